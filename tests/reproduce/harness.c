@@ -46,7 +46,8 @@ int step_push_pull(struct seat *seat)
 
 /* ---- curves ---------------------------------------------------------------- */
 
-/* Returns the mean seconds per step so far. In a simulation they include the turns of other ranks. */
+/* Returns the mean seconds per step so far. In a simulation they include the turns of other ranks.
+ */
 static double share_of_step(uint64_t ns, const sluice_model_stats *stats)
 {
 	return (double)ns / 1e9 / (double)stats->steps;

@@ -7,7 +7,7 @@
 #include "checkpoint/checkpoint_file.h"
 #include <stddef.h>
 
-/* The CRC field at *at gets the CRC of all content before it; nothing happens beyond the end. */
+/* Sets the CRC field at *at to the CRC of all content before it. Does nothing beyond the end. */
 static inline void reseal_field(uint8_t *bytes, size_t n, size_t *at, uint32_t crc)
 {
 	if (n - *at >= 4)
@@ -15,7 +15,7 @@ static inline void reseal_field(uint8_t *bytes, size_t n, size_t *at, uint32_t c
 	*at += n - *at < 4 ? n - *at : 4;
 }
 
-/* Bytes that count as content; returns the CRC of all content. */
+/* Counts bytes as content. Returns the CRC of all content. */
 static inline uint32_t reseal_content(const uint8_t *bytes, size_t n, size_t *at, uint64_t length,
 				      uint32_t crc)
 {
@@ -26,7 +26,8 @@ static inline uint32_t reseal_content(const uint8_t *bytes, size_t n, size_t *at
 	return crc;
 }
 
-/* Puts right all CRC fields where the lengths in the file say they are; returns the last one. */
+/* Corrects all CRC fields at the offsets that follow from the lengths in the file. Returns the last
+ * one. */
 static inline uint32_t reseal(uint8_t *bytes, size_t n)
 {
 	size_t at = 0;
@@ -44,8 +45,7 @@ static inline uint32_t reseal(uint8_t *bytes, size_t n)
 	return crc;
 }
 
-/* Where the payload of the first section of a kind lies in a file that is whole; 0: there is
- * none. */
+/* Returns the offset of the payload of the first section of a kind in a complete file, or 0. */
 static inline size_t section_payload(const uint8_t *bytes, size_t n, enum section_kind kind)
 {
 	for (size_t at = CHECKPOINT_HEADER_BYTES; n - at > CHECKPOINT_SECTION_BYTES;

@@ -34,7 +34,7 @@ void side_gradient(float *grad, const float *params, const struct side *s)
 
 /* ---- comparing --------------------------------------------------------------- */
 
-/* The state of a model as a checkpoint has it; its length. */
+/* Saves the state of a model as in a checkpoint. Returns its length. */
 static size_t save(struct side *s, uint8_t **state)
 {
 	size_t bytes;
@@ -46,7 +46,8 @@ static size_t save(struct side *s, uint8_t **state)
 	return bytes;
 }
 
-/* Section by section: the header names the save, and all checksums follow from the header. */
+/* Compares section by section, because the header contains the save, and all checksums cover the
+ * header. */
 static void compare_states(struct side *one, struct side *other)
 {
 	uint8_t *a, *b;

@@ -9,29 +9,30 @@
 struct side;
 
 struct training {
-	sluice_model_attr attr; /* of both models; count, recipe and shards at least */
+	sluice_model_attr attr; /* attributes of both models: at least count, recipe and shards */
 	int steps;
-	/* The first parameters of this rank. NULL: noise on rank 0, whose parameters count. */
+	/* Sets the first parameters of this rank. NULL: noise on rank 0, whose parameters are
+	 * used. */
 	void (*start)(float *params, uint64_t count, int rank);
-	/* The gradient of s->step on this rank. NULL: uneven noise with zeros and equal values,
-	 * which depends on the parameters. */
+	/* Sets the gradient of s->step on this rank. NULL: uneven noise with zeros and equal
+	 * values, which depends on the parameters. */
 	void (*gradient)(float *grad, const float *params, const struct side *s);
-	/* Called with each of the two before it pushes. */
+	/* Called with each of the two sides before it pushes. */
 	void (*before)(struct side *s);
-	/* Called when both have pulled, and are found equal. */
+	/* Called when both sides have pulled and are equal. */
 	void (*after)(struct side *one, struct side *other);
 	const void *own; /* the test's */
 };
 
-/* How a model is opened, pushed to and pulled from. What is NULL is done with a vector of floats in
- * host memory. */
+/* How a model is opened, pushed to and pulled from. The default for NULL members is a vector of
+ * floats in host memory. */
 struct way {
-	void (*open)(struct side *s); /* may change s->attr and s->params, and calls side_open() */
+	void (*open)(struct side *s); /* may change s->attr and s->params; calls side_open() */
 	void (*push)(struct side *s, const float *grad);
 	void (*pull)(struct side *s, float *target);
-	/* Checks that what this side pulled is what the other pulled into want. */
+	/* Checks that this side has pulled the same as the other side, which pulled into want. */
 	void (*compare)(struct side *s, const float *want);
-	void (*close)(struct side *s); /* frees what open() made; the model is closed */
+	void (*close)(struct side *s); /* frees the memory of open(); the model is already closed */
 	const void *own;
 };
 
@@ -43,20 +44,20 @@ struct side {
 	int rank;
 	sluice_model_attr attr;
 	sluice_model *model;
-	void *params;  /* what the model is opened with */
-	uint64_t step; /* the one under way, from 1 */
+	void *params;  /* the parameters passed at open */
+	uint64_t step; /* the current step, from 1 */
 	void *own;     /* the way's */
 };
 
-/* Opens the model, as way.open does where it is NULL. */
+/* Opens the model; the default of way.open. */
 void side_open(struct side *s);
-/* As training.gradient does where it is NULL. */
+/* Makes a gradient; the default of training.gradient. */
 void side_gradient(float *grad, const float *params, const struct side *s);
-/* Pushes it as the recipe asks, as way.push does where it is NULL. */
+/* Pushes the gradient by the call that the recipe requires; the default of way.push. */
 void side_push(struct side *s, const float *grad);
 
-/* Trains both, and checks after each step that the vectors, all that the workers and shards keep,
- * the counts of what was sent and what sluice_step_info() reports are the same. */
+/* Trains both models. After each step, checks that both have the same vectors, the same state of
+ * workers and shards, the same counts of sent elements and the same sluice_step_info(). */
 void same_bits(sluice_job *job, const struct training *training, const struct way *one,
 	       const struct way *other);
 #endif

@@ -27,13 +27,14 @@ static inline void scratch_remove(const char *dir)
 	nftw(dir, scratch_remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-/* 0, or -1: path then says nothing. The path is absolute and free of links. */
+/* Returns 0, or -1 without a path. The path is absolute and has no symbolic links. */
 static inline int scratch_make(char path[SCRATCH_PATH])
 {
 	const char *base = getenv("TMPDIR");
 	char name[SCRATCH_PATH], *real;
 
-	if (!base || !*base) /* the build tree: what an interrupted test leaves stays within it */
+	if (!base || !*base) /* the default is the build tree, so that files of interrupted tests
+				stay there */
 		base = ".";
 	snprintf(name, sizeof name, "%s/sluice-test-XXXXXX", base);
 	if (!mkdtemp(name) || !(real = realpath(name, NULL)))
@@ -43,7 +44,7 @@ static inline int scratch_make(char path[SCRATCH_PATH])
 	return 0;
 }
 
-/* Bytes of a small file, -1 if it cannot be read. */
+/* Reads a small file. Returns its length, or -1 if it cannot be read. */
 static inline long scratch_read(const char *path, uint8_t out[SCRATCH_FILE])
 {
 	FILE *f = fopen(path, "rb");
@@ -65,7 +66,7 @@ static inline int scratch_write(const char *path, const void *bytes, size_t n)
 	return fclose(f) || written != n ? -1 : 0;
 }
 
-/* What lies below a directory, for counting. */
+/* The number of files and directories below a directory. */
 struct scratch_count {
 	int files, folders, partial; /* partial: names that end in .tmp */
 };

@@ -14,7 +14,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-static struct plan *plan; /* of this process; NULL: it is no rank of one */
+static struct plan *plan; /* the plan of this process; NULL: it is no rank of a plan */
 static sluice_job *joined;
 
 static const char dense[] = "up=all down=all memory=none update=momentum(0.9)";
@@ -36,7 +36,7 @@ struct plan *new_plan(int is_sparse, unsigned victims)
 
 /* ---- what the shards count ------------------------------------------------- */
 
-/* What pushes added at WITNESS, whether it waits in lists or is summed. */
+/* Returns what pushes added at WITNESS, whether it is in lists or in the sum. */
 static float witnessed(const struct reduction *r)
 {
 	float sum = r->n_lists ? 0 : r->sum[WITNESS];
@@ -60,7 +60,7 @@ void __wrap_reduction_change(struct reduction *r, const struct change *c, struct
 	__real_reduction_change(r, c, call);
 }
 
-/* A worker that stops between its look at the header of a delta and that at the rest. */
+/* Simulates a worker that stops after reading the header of a delta and before reading the rest. */
 int __real_dense_take(const uint8_t *from, uint32_t n, float *value, uint32_t *crc);
 int __wrap_dense_take(const uint8_t *from, uint32_t n, float *value, uint32_t *crc);
 int __wrap_dense_take(const uint8_t *from, uint32_t n, float *value, uint32_t *crc)
@@ -75,7 +75,7 @@ int __wrap_dense_take(const uint8_t *from, uint32_t n, float *value, uint32_t *c
 	return __real_dense_take(from, n, value, crc);
 }
 
-/* A worker that dies after it wrote some of its mails. */
+/* Simulates a worker that dies after it has written some of its messages. */
 static const struct transport_ops *real_ops;
 static struct transport_ops dying_ops;
 static int mails_left;
@@ -90,7 +90,7 @@ static int post_and_die(struct endpoint *e, const struct transfer *t)
 static void die_after_mails(sluice_job *job, int n)
 {
 	struct transport *t = job->peers[job->rank ? 0 : 1].endpoint->transport;
-	progress_take(job); /* the progress thread reads ops under the token */
+	progress_take(job); /* the progress thread reads ops with the token held */
 	mails_left = n;
 	real_ops = t->ops;
 	dying_ops = *real_ops;
@@ -103,7 +103,8 @@ static void die_after_mails(sluice_job *job, int n)
 
 float worker_gradient(uint64_t step, uint64_t rank, uint64_t i)
 {
-	if (i % (COUNT / SHARDS) == WITNESS) /* the first of each shard; heaviest, so always sent */
+	if (i % (COUNT / SHARDS) == WITNESS) /* first and heaviest coordinate of each shard, so
+						always sent */
 		return (float)(1 << rank);
 	return 0.01f * noise(7, step, rank, i);
 }
@@ -185,7 +186,7 @@ int survivors_train(int rank, void *argument)
 	for (uint64_t step = 1; !rc && step <= plan->steps; step++) {
 		for (uint64_t i = 0; i < COUNT; i++)
 			grad[i] = worker_gradient(step, (uint64_t)rank, i);
-		/* The last steps are to come after the loss, however slow this machine is. */
+		/* The last steps must follow the loss, however slow this machine is. */
 		for (int waited = 0; step == plan->kill_at + 20 && !atomic_load(&plan->done);
 		     waited++) {
 			CHECK(waited < 60000);
@@ -205,7 +206,7 @@ int survivors_train(int rank, void *argument)
 		}
 		if (!rc && plan->dir[0] && step % 5 == 0) {
 			rc = sluice_checkpoint(model, plan->dir);
-			if (rank == 3) /* one writer: this memory is shared */
+			if (rank == 3) /* only one rank writes to this shared memory */
 				plan->checkpoints += !rc;
 		}
 	}

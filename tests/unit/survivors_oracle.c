@@ -10,7 +10,7 @@
 
 /* ---- the oracle ------------------------------------------------------------ */
 
-/* update=momentum(0.9) of the mean of what was counted; dense, or top-k both ways with
+/* update=momentum(0.9) of the mean of the counted pushes, dense or top-k in both directions with
  * residuals. */
 struct oracle {
 	float params[COUNT], velocity[COUNT], residual[COUNT];
@@ -86,8 +86,8 @@ static int bits(unsigned set)
 	return __builtin_popcount(set);
 }
 
-/* A worker's pushes count up to some step of each shard, then never again; divisors are what
- * counted. */
+/* Checks that each shard counts a worker's pushes up to some step and none after it, and that the
+ * divisors are the numbers of counted pushes. */
 static void judge_counts(const struct plan *p)
 {
 	for (int s = 0; s < SHARDS; s++)

@@ -24,7 +24,7 @@ static inline int under_valgrind(void)
 	return preloaded && strstr(preloaded, "vgpreload") != NULL;
 }
 
-/* Whether case number i is left out: where it is thinned, all but every n-th. */
+/* Returns 1 if case number i is left out. Thinned tests leave out all but every n-th case. */
 static inline int thinned(size_t i, size_t n)
 {
 	return (under_valgrind() || UNDER_THREAD_SANITIZER) && i % n != 0;

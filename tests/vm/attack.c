@@ -31,7 +31,7 @@ static struct rdma_event_channel *channel;
 static int accepted, answered;
 
 struct answer {
-	int event;         /* of rdma_cm; -1: none came */
+	int event;         /* event of rdma_cm; -1: none came */
 	uint8_t data[256]; /* private data of a reject */
 	size_t n;
 };
@@ -50,7 +50,7 @@ static double seconds(void)
 	return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* Counts what no stranger should see. */
+/* Counts events that no unknown process may get. */
 static void look_for_acceptance(enum rdma_cm_event_type event)
 {
 	if (event == RDMA_CM_EVENT_ESTABLISHED || event == RDMA_CM_EVENT_CONNECT_RESPONSE) {
@@ -59,8 +59,8 @@ static void look_for_acceptance(enum rdma_cm_event_type event)
 	}
 }
 
-/* The next event of this connection within the time; the private data of a reject is kept. Late
- * events of others pass by. */
+/* Returns the next event of this connection within the time, with the private data of a reject.
+ * Late events of other connections are ignored. */
 static struct answer next_answer(const struct rdma_cm_id *id, int timeout_ms)
 {
 	double end = seconds() + timeout_ms / 1000.0;
@@ -105,7 +105,7 @@ static struct rdma_cm_id *prepare(void)
 
 static void request(struct rdma_cm_id *id, const void *bytes, size_t n)
 {
-	/* no queue pair: an invented number is enough for a request */
+	/* a request needs no queue pair, only a number */
 	struct rdma_conn_param param = {
 		.private_data = bytes,
 		.private_data_len = (uint8_t)n,
@@ -120,7 +120,7 @@ static void request(struct rdma_cm_id *id, const void *bytes, size_t n)
 		give_up("rdma_connect");
 }
 
-/* One request and its answer. */
+/* Sends one request and returns its answer. */
 static struct answer try(const char *what, const void *bytes, size_t n)
 {
 	struct rdma_cm_id *id = prepare();
@@ -154,7 +154,7 @@ static void lengths(void)
 		auth_random(bytes, sizeof(bytes));
 		try("random", bytes, sizes[i]);
 	}
-	/* a true head, then each kind and a length that lies */
+	/* a valid header with each kind and a false length */
 	for (unsigned kind = 0; kind < 8; kind++) {
 		frame_encode(&hello, bytes);
 		bytes[2] = (uint8_t)kind;
@@ -199,14 +199,14 @@ static void other_key(uint32_t rank)
 	try("proof with another key", bytes, frame_encode(&proof, bytes));
 	memset(proof.tag, 0, sizeof(proof.tag));
 	try("proof of zeros", bytes, frame_encode(&proof, bytes));
-	/* the rank's own tag sent back */
+	/* the rank's own tag, sent back to it */
 	if (frame_decode(answer.data, answer.n, &alive, &why) == 0 && alive.kind == FRAME_ALIVE) {
 		memcpy(proof.tag, alive.tag, sizeof(proof.tag));
 		try("proof that is the tag of a reply", bytes, frame_encode(&proof, bytes));
 	}
 }
 
-/* Lines "ADDRESS PORT HEX" of the file: those to the target. */
+/* Sends the lines "ADDRESS PORT HEX" of the file that are for the target. */
 static void replay(const char *path)
 {
 	char address[64], hex[2 * 256 + 1];
@@ -235,7 +235,7 @@ static void replay(const char *path)
 	}
 }
 
-/* N connections at different stages: asked and answered, asked and gone before the answer. */
+/* Makes N connections at different stages: some wait for the answer, others end before it. */
 static void flood(int n, double duration)
 {
 	double end = seconds() + duration;
@@ -256,7 +256,7 @@ static void flood(int n, double duration)
 		request(ids[at], bytes, frame_encode(&hello, bytes));
 		begun++;
 		if (at % 2)
-			continue; /* the answer is looked at later, or never */
+			continue; /* the answer is read later, or never */
 		answer = next_answer(ids[at], 200);
 		rejected += answer.event == RDMA_CM_EVENT_REJECTED;
 		silent += answer.event < 0;

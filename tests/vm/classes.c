@@ -36,8 +36,8 @@ static _Noreturn void give_up(const char *what)
 	exit(2);
 }
 
-/* All protocols: a bridge takes the packets of its ports before a socket of one protocol sees them.
- */
+/* Opens a socket for all protocols, because a bridge takes the packets of its ports before a socket
+ * of one protocol gets them. */
 static int open_interface(const char *name)
 {
 	struct sockaddr_ll at = { .sll_family = AF_PACKET,
@@ -54,7 +54,8 @@ static int open_interface(const char *name)
 int main(int argc, char **argv)
 {
 	static unsigned long packets[256], longest[256];
-	struct sigaction action = { .sa_handler = end }; /* no SA_RESTART: recv() ends */
+	struct sigaction action = { .sa_handler = end }; /* without SA_RESTART, so that recv()
+							    ends */
 	uint8_t bytes[128];
 	int fd;
 

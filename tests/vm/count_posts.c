@@ -72,7 +72,7 @@ static void __attribute__((destructor)) report(void)
 
 	for (int i = 0; i < KINDS; i++)
 		sum += atomic_load(&counts[i]);
-	/* the shell that becomes the rank has this loaded too, and posts nothing */
+	/* the shell that becomes the rank also loads this, but posts nothing */
 	if (!file || !rank || sum == 0)
 		return;
 	snprintf(path, sizeof(path), "%s.%s", file, rank);

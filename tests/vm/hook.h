@@ -7,10 +7,10 @@
 #define TESTS_VM_HOOK_H
 #include <infiniband/verbs.h>
 
-/* Defined by the user of hook.c. Before a chain of requests goes to the device: */
+/* The user of hook.c defines these. Called before a chain of requests is passed to the device: */
 void hook_before_post(struct ibv_qp *qp, struct ibv_send_wr *chain);
-/* after each request of it that the device took, */
+/* called after each of its requests that the device accepted: */
 void hook_posted(struct ibv_qp *qp, const struct ibv_send_wr *request);
-/* and for each completion. */
+/* called for each completion: */
 void hook_completed(const struct ibv_wc *completion);
 #endif

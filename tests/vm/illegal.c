@@ -27,14 +27,15 @@
 
 enum { RANKS = 3, DEADLINE_MS = 30000, INBOX_BYTES = 5000, DELTA_BYTES = 8192, GIVEN_BYTES = 8 };
 
-/* Where a legal request of a worker went. */
+/* The target of a worker's legal request. */
 struct place {
 	uint64_t address;
 	uint32_t rkey;
 };
 
 struct side {
-	int rank, sockets[RANKS]; /* rank 0 to each worker; a worker to rank 0 */
+	int rank, sockets[RANKS]; /* rank 0 has one to each worker, and a worker has one to rank
+				     0 */
 	struct transport *t;
 	struct endpoint *peers[RANKS];
 	struct region *control, *inbox[RANKS], *delta;
@@ -60,7 +61,7 @@ void hook_before_post(struct ibv_qp *qp, struct ibv_send_wr *chain)
 		if (request->opcode != IBV_WR_RDMA_WRITE &&
 		    request->opcode != IBV_WR_RDMA_WRITE_WITH_IMM)
 			continue;
-		/* heartbeats and credits are not ours to change; the test's puts carry a mark */
+		/* heartbeats and credits must not be changed; the test's puts have a mark */
 		if (!given || !request->sg_list[0].addr ||
 		    memcmp((void *)(uintptr_t)request->sg_list[0].addr, "ILLEGAL!", GIVEN_BYTES) !=
 			    0)
@@ -126,7 +127,7 @@ static void turn(struct side *side)
 		usleep(500);
 }
 
-/* Bytes between processes, with the transport kept moving meanwhile. */
+/* Sends bytes to another process, and polls the transport meanwhile. */
 static void give(struct side *side, int peer, const void *bytes, size_t n)
 {
 	WANT(side, send(side->sockets[peer], bytes, n, MSG_NOSIGNAL) == (ssize_t)n);
@@ -160,7 +161,7 @@ static void meet(struct side *side, int peer)
 	take(side, peer, &byte, 1);
 }
 
-/* Turns until the counter is at least so large. */
+/* Polls until the counter has at least this value. */
 static int reached(struct side *side, const int *counter, int least)
 {
 	uint64_t deadline = now_ns() + (uint64_t)DEADLINE_MS * 1000000;
@@ -176,7 +177,7 @@ static void start(struct side *side)
 		uint8_t bytes[TRANSPORT_RECORD_BYTES];
 		size_t n;
 	} cards[RANKS] = { 0 };
-	static const uint8_t key[RANKS][AUTH_KEY_BYTES]; /* known to all */
+	static const uint8_t key[RANKS][AUTH_KEY_BYTES]; /* the same for all */
 	const struct peer_keys keys = {
 		.rank = side->rank, .size = RANKS, .wire_version = 1, .key = key
 	};
@@ -190,7 +191,7 @@ static void start(struct side *side)
 	WANT(side, region_open(4096, REGION_WRITE, "control", &side->control) == 0);
 	config.control = side->control;
 	WANT(side, ops->open(&config, &side->t) == 0);
-	access_errors = 0; /* where windows were proved to refuse */
+	access_errors = 0; /* from proving that windows refuse */
 	WANT(side, ops->record(side->t, cards[side->rank].bytes, &cards[side->rank].n) == 0);
 	if (side->rank == 0) {
 		for (int i = 1; i < RANKS; i++)
@@ -234,7 +235,7 @@ static void put(struct side *side, struct remote *remote, uint64_t offset, int r
 
 enum { OFFENDER = 2 };
 
-/* The legal life of a worker: a put into its inbox and a get of the delta. */
+/* Makes the legal requests of a worker: a put into its inbox and a get of the delta. */
 static void legal(struct side *side, struct remote *inbox, struct remote *delta)
 {
 	struct region *buffer;
@@ -295,7 +296,7 @@ static int worker(struct side *side, const char *what)
 	if (!strcmp(what, "dropped"))
 		for (;;)
 			turn(side);            /* until killed */
-	take(side, 0, places, sizeof(places)); /* the crime is done */
+	take(side, 0, places, sizeof(places)); /* the illegal request was made */
 	legal(side, inbox, delta);
 	meet(side, 0);
 	meet(side, 0);

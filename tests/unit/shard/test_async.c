@@ -23,7 +23,7 @@ TEST(async__four_workers__every_push_counts_within_the_bound)
 		struct plan plan = async_simulate(cases[i].recipe, 4, 50, 0.02f);
 
 		assert_true(plan.staleness_most <= cases[i].bound);
-		assert_int_equal(plan.counted, 4 * 50 * 2); /* at each of two shards */
+		assert_int_equal(plan.counted, 4 * 50 * 2); /* on each of two shards */
 		assert_int_equal(plan.refused, 0);
 		assert_true(plan.distance < 0.5 * rows_distance(4, (float[COUNT]){ 0 }));
 	}
@@ -31,8 +31,8 @@ TEST(async__four_workers__every_push_counts_within_the_bound)
 
 enum { LATE = 10 };
 
-/* Rank 1 is late by LATE steps of rank 0, which then goes on at once: only the bound can stop
- * it. */
+/* Rank 1 is LATE steps of rank 0 late, and rank 0 continues at once, so that only the bound can
+ * stop it. */
 static int delay_one(sluice_job *job, void *context)
 {
 	struct plan *plan = context;
@@ -43,13 +43,13 @@ static int delay_one(sluice_job *job, void *context)
 
 	if (!model || sluice_region_open(job, 8, &region) || sluice_pull(model, params))
 		return SLUICE_EINVAL;
-	rc = sluice_region_put(region, 1 - rank, 0, &rank, 4, 1); /* both hold version 0 */
+	rc = sluice_region_put(region, 1 - rank, 0, &rank, 4, 1); /* both ranks have version 0 */
 	if (!rc)
 		rc = sluice_region_wait(region, 1 - rank, 1);
 	if (!rc && rank)
 		rc = sluice_region_wait(region, 0, 1 + LATE);
 	if (rank)
-		sleep_ms((int)plan->steps); /* a real rank 0 would be far away by now */
+		sleep_ms((int)plan->steps); /* without the bound, rank 0 would be far ahead now */
 	for (int step = 1; step <= (rank ? 3 : 40) && !rc; step++) {
 		rc = async_step(model, rank, params);
 		if (!rc && !rank)
@@ -82,12 +82,11 @@ TEST_IN_JOB(async__processes_and_one_late__bound_holds, 2)
 
 	CHECK_OK(delay_one(job, &plan));
 	CHECK(plan.staleness_most <= LATE && plan.refused == 0);
-	CHECK(rank || plan.staleness_most == LATE); /* shard 0 is rank 0's */
+	CHECK(rank || plan.staleness_most == LATE); /* rank 0 owns shard 0 */
 	CHECK(plan.counted == 40 + 3);
 }
 
-/* Workers that take different numbers of steps, and have different parameters when they are done.
- */
+/* The workers make different numbers of steps, and have different parameters at the end. */
 static void ending_process(sluice_job *job, int rank, void *argument)
 {
 	const struct plan plan = { .recipe = argument, .lr = 0.05f };
@@ -100,7 +99,8 @@ static void ending_process(sluice_job *job, int rank, void *argument)
 	CHECK_OK(sluice_barrier(job));
 	CHECK_OK(sluice_pull(model, params));
 	check_same(job, params, sizeof(params));
-	/* Whose steps come last depends on time, and so does how near this is to the optimum. */
+	/* The last steps belong to one worker or the other, depending on time. So the distance from
+	 * the optimum also varies. */
 	CHECK(memcmp(params, (float[COUNT]){ 0 }, sizeof(params)) != 0);
 	sluice_model_close(&model);
 }
@@ -141,12 +141,13 @@ TEST(async__four_processes__bound_holds)
 /* ---- collectives ----------------------------------------------------------- */
 
 struct parking {
-	int pulls; /* whether rank 1 pulls before it pushes again */
+	int pulls; /* 1: rank 1 pulls before it pushes again */
 	uint64_t refused, asked_bytes;
 	float newest;
 };
 
-/* Rank 1 waits in a barrier while rank 0 takes far more steps than the bound, then goes on. */
+/* Rank 1 waits in a barrier while rank 0 makes far more steps than the bound allows, and then
+ * continues. */
 static int park_one(sluice_job *job, void *context)
 {
 	struct parking *p = context;
@@ -215,8 +216,8 @@ TEST(async__collective_between_push_and_pull__nobody_is_stuck)
 	assert_int_equal(sluice_simulate(NULL, 4, push_then_barrier, &anchors), 0);
 }
 
-/* A worker parks before its push and behind it, and its shards may not have run in between: there
- * are two slots. */
+/* A worker parks before its push and after it, and its shards may not have run in between, although
+ * there are only two slots. */
 static int barriers_around_a_push(sluice_job *job, sluice_model *model, uint64_t at, float *params)
 {
 	int rc = async_step(model, sluice_rank(job), params);

@@ -21,17 +21,17 @@ enum { SPAN = 20011, BUDGET = 40, STEPS = 40, SPANS = 5 };
 
 enum values { NORMAL, FEW_LEVELS, ONE_MAGNITUDE, ZEROS, GROWING };
 
-/* What a run of steps is like. */
+/* The properties of a sequence of steps. */
 struct story {
 	enum values values;
-	double density; /* of a message */
+	double density; /* density of a message */
 	unsigned workers;
-	int same_places;  /* every step's messages name the same coordinates */
-	int rounds;       /* what is published is less exact than what is selected */
-	int dense_every;  /* so many steps one message is dense */
-	int forget_every; /* so many steps the residual becomes another, as in a restore */
-	int wide_every;   /* so many steps k is too large for the list, as in a warm-up */
-	int drops;        /* a worker is lost in the middle */
+	int same_places;  /* 1: every step's messages have the same coordinates */
+	int rounds;       /* 1: published values are less exact than the selected ones */
+	int dense_every;  /* one message is dense every this many steps */
+	int forget_every; /* the residual is replaced every this many steps, as in a restore */
+	int wide_every;   /* k is too large for the list every this many steps, as in a warm-up */
+	int drops;        /* 1: a worker is lost in the middle */
 	struct span spans[SPANS];
 	size_t n_spans;
 };
@@ -120,7 +120,7 @@ static void add_and_change(struct side *s, const struct story *story, struct ran
 static void take_out(struct side *s, const struct story *story, struct candidates *c)
 {
 	for (size_t i = 0; i < s->n; i++)
-		if (story->rounds) /* to the next power of two */
+		if (story->rounds) /* rounds to the next power of two */
 			s->value[i] = bits_float(float_bits(s->value[i]) & 0xff800000);
 	sparse_subtract(s->residual, s->index, s->value, (uint32_t)s->n);
 	if (c)
@@ -230,7 +230,7 @@ TEST(select__residual_changed_unseen__takes_what_a_selection_from_all_takes)
 {
 	static const struct story stories[] = {
 		{ .dense_every = 7, .density = 0.001 },
-		{ .dense_every = 12, .rounds = 1 }, /* and then nothing comes */
+		{ .dense_every = 12, .rounds = 1 }, /* after which no message comes */
 		{ .forget_every = 5, .density = 0.001 },
 		{ .wide_every = 6, .density = 0.001 },
 		{ .wide_every = 1, .density = 0.001 },
@@ -269,7 +269,7 @@ static void open_filled(struct candidates *c, struct selector **selector, float 
 	assert_int_equal(selector_open(SPAN, selector), 0);
 }
 
-/* A vector that must not be looked at. */
+/* The function must not access this vector. */
 TEST(select__list_is_long_enough__does_not_read_the_residual)
 {
 	static float residual[SPAN], other[SPAN], value[SPAN];
@@ -290,7 +290,7 @@ TEST(select__list_is_long_enough__does_not_read_the_residual)
 	sparse_subtract(residual, first, value, BUDGET);
 	candidates_published(&c, value);
 	candidates_begin(&c);
-	residual[1600] = 1000; /* one line changed */
+	residual[1600] = 1000; /* one line is changed */
 	const uint64_t lines[] = { 0, 1ull << (1600 - 1024) / VECTOR_LINE };
 	candidates_follow(&c, 0, lines, residual, 1024 + 1000);
 	candidates_end(&c);
@@ -358,7 +358,7 @@ TEST(room__dense_or_tiny_selection__is_none)
 	assert_int_equal(candidates_bytes((struct candidates_size){ 0 }, 3), 0);
 }
 
-/* More than that changes the lines of no step that is followed. */
+/* Steps with more arrivals are not followed in detail. */
 TEST(room__any_number_of_arrivals__is_less_than_one_line_in_four)
 {
 	const struct candidates_size few = candidates_size(SPAN, 1, 0, 0),
@@ -369,8 +369,8 @@ TEST(room__any_number_of_arrivals__is_less_than_one_line_in_four)
 	assert_true(many.room - many.wanted <= SPAN / VECTOR_LINE / 4);
 }
 
-/* Many workers send what is larger than all that is listed: the list takes it in, and no pass lists
- * anew. */
+/* Many workers send values that are larger than all values in the list. The list includes them
+ * without a pass over the residual. */
 TEST(select__many_workers_messages__are_all_listed)
 {
 	enum { WORKERS = 7, LINE_WORDS = SPAN / VECTOR_LINE / 64 + 1 };

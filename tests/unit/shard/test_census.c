@@ -23,16 +23,16 @@ enum { D = 20000, W = 4, SHARDS = 4 };
 struct plan {
 	const char *recipe;
 	int steps, servers;
-	int slower_at; /* the learning rate falls to a tenth; 0: never */
+	int slower_at; /* step at which the learning rate falls to a tenth; 0: none */
 	float gradient_scale[W];
 	float region_scale[SHARDS];
 	int checkpoint_at; /* 0: none */
 	char dir[SCRATCH_PATH];
 	int restore;
-	/* what came out, by rank 0 or the rank itself */
+	/* results of rank 0, or of each rank */
 	uint64_t digest;
 	uint64_t pushed[W], pulled, steps_counted;
-	float own_threshold[W]; /* of the last push */
+	float own_threshold[W]; /* threshold of the last push */
 	double by_region[SHARDS];
 };
 
@@ -78,8 +78,8 @@ static int train(int rank, void *argument)
 	}
 	CHECK_OK(sluice_stats(model, &stats));
 	uint64_t digest = check_same(job, params, sizeof params);
-	/* All hold the same thresholds, and what each one sends ends close to the one of them
-	 * all. */
+	/* All workers have the same thresholds. The threshold that corresponds to each worker's
+	 * push ends near the common one. */
 	check_same(job, &model->worker->census->up_level, sizeof(float));
 	check_same(job, &model->worker->census->down_level, sizeof(float));
 	plan->pushed[rank] = stats.pushed_elements;
@@ -105,8 +105,8 @@ static struct plan *plan_of(const char *recipe, int steps)
 	return plan;
 }
 
-/* Steps of a run whose densities are judged. Under valgrind the arithmetic is that of the first
- * steps, and the run is too short to be judged. */
+/* Returns the number of steps of a run whose densities are checked. Under valgrind only the first
+ * steps are made, which are too few for that check. */
 static int long_run(void)
 {
 	return under_valgrind() ? 30 : 300;
@@ -117,8 +117,8 @@ static int judged(const struct plan *plan)
 	return plan->steps >= 300;
 }
 
-/* Selected of what is not exempt, over the run, as a share of `density` of all workers'
- * coordinates. */
+/* Returns the selected share of coordinates that are not exempt, over the run and all workers,
+ * divided by `density`. */
 static double up_against_target(const struct plan *plan, int workers, double density)
 {
 	double sum = 0, steps = (double)plan->steps_counted;
@@ -153,11 +153,13 @@ TEST(train__4_unequal_ranks__density_over_the_run_within_5_percent)
 			      (unsigned long long)plan->pushed[2],
 			      (unsigned long long)plan->pushed[3]);
 		assert_true(!judged(plan) || (ratio > 0.95 && ratio < 1.05));
-		assert_true(plan->pushed[3] > plan->pushed[0]); /* who has more sends more */
+		assert_true(plan->pushed[3] > plan->pushed[0]); /* the worker with more energy
+								   sends more */
 	}
 }
 
-/* Gradients differ by a factor of 4 between ranks, so would thresholds of equal shares. */
+/* Gradients differ by a factor of 4 between ranks. With equal shares their thresholds would differ,
+ * too. */
 TEST(train__4_unequal_ranks__their_thresholds_become_one)
 {
 	struct plan *plan = plan_of("up=global(0.02,10) down=all", long_run());
@@ -191,7 +193,7 @@ TEST(train__learning_rate_falls_to_a_tenth__density_stays_within_5_percent)
 	}
 }
 
-/* Regions of the vector, one a shard, whose gradients differ by a factor of 16. */
+/* Each shard covers a region of the vector. Their gradients differ by a factor of 16. */
 TEST(train__down_global_over_unequal_shards__density_holds_and_heavy_shards_get_more)
 {
 	static const struct {
@@ -232,16 +234,16 @@ TEST(train__dedicated_server_and_warm_up__density_follows_the_warm_up)
 	assert_true(ratio > 0.9 && ratio < 1.1);
 }
 
-/* A vector so short that the density asks for less than half a coordinate. */
+/* The vector is so short that the density asks for less than half a coordinate. */
 struct short_run {
 	const char *recipe;
 	size_t count;
-	float loss; /* at the end, by rank 0; at the beginning it is 1 */
+	float loss; /* at the end, on rank 0; it begins at 1 */
 };
 
 enum { SHORT_MOST = 65, SHORT_STEPS = 400 };
 
-/* Half the mean square of 1 - x, twice. */
+/* Minimises half the mean square of 1 - x, twice. */
 static void train_short(sluice_job *job, int rank, void *argument)
 {
 	float params[SHORT_MOST] = { 0 }, grad[SHORT_MOST];
@@ -285,8 +287,8 @@ TEST(train__density_of_less_than_half_a_coordinate__one_is_sent_and_the_loss_fal
 
 TEST(restore__with_an_answer_under_way__same_digest_as_without_a_restart)
 {
-	const char *recipe =
-		"up=global(0.01,20) down=global(0.03,16)" /* shards await an answer after step 33 */
+	const char *recipe = "up=global(0.01,20) down=global(0.03,16)" /* after step 33, shards wait
+									  for an answer */
 		;
 	struct plan *whole = plan_of(recipe, 70), *first = plan_of(recipe, 33),
 		    *rest = plan_of(recipe, 70);
@@ -319,7 +321,7 @@ struct half_model {
 	float residual[SPAN];
 };
 
-/* The hooks by which the two halves reach their census. */
+/* Calls the hooks by which the two halves use their census. */
 static int take_push(struct half_model *h, uint64_t seq, const uint8_t *note, size_t n,
 		     const char **why)
 {
@@ -338,7 +340,7 @@ static void open_compressors(struct half_model *h, float *shard_residual)
 	assert_int_equal(compressor_open(&down, &h->shard.compressor), 0);
 }
 
-/* A model of one shard, in its first step, that has just selected. */
+/* Makes a model of one shard in its first step, after the selection. */
 static struct half_model *half_of(const char *recipe)
 {
 	struct half_model *h = calloc(1, sizeof *h);
@@ -400,7 +402,7 @@ TEST(note__of_a_push__is_taken_as_it_was_written)
 	half_free(h);
 }
 
-/* A tenth of 500 is above; a single worker's share is all of it. */
+/* A tenth of 500 is above the threshold. A single worker's share is all of it. */
 TEST(shares__one_worker_one_shard__stay_equal_parts)
 {
 	struct half_model *h = half_of("up=global(0.1) down=global(0.1)");
@@ -418,7 +420,7 @@ TEST(shares__one_worker_one_shard__stay_equal_parts)
 	for (uint32_t i = 0; i < SPAN; i++)
 		above += fabsf(h->residual[i]) >= level;
 	assert_true(above >= 45 && above <= 55);
-	assert_true(h->model.worker->census->down_level == level); /* of the same vector */
+	assert_true(h->model.worker->census->down_level == level); /* both have the same vector */
 	h->model.worker->step.number = 2;
 	h->shard.version = 1;
 	n = census_note_push(&h->worker, 0, 8, note);
@@ -451,7 +453,7 @@ TEST(note__any_bit_flipped_cut_or_of_another_message__refused)
 	half_free(h);
 }
 
-/* What a peer could say with a good checksum. */
+/* Contents that a peer could send with a valid checksum. */
 TEST(note__impossible_content_with_a_good_checksum__refused)
 {
 	static const struct {
@@ -483,7 +485,7 @@ TEST(note__histogram_where_none_was_to_come__refused)
 	const char *why = NULL;
 
 	size_t n = census_note_push(&up->worker, 0, 7, note);
-	down->model.worker->step.number = 2; /* its pushes bring a threshold then */
+	down->model.worker->step.number = 2; /* in this step pushes have a threshold */
 	down->shard.version = 1;
 	assert_int_equal(take_push(down, 7, note, n, &why), SLUICE_EWIRE);
 	n = census_note_push(&down->worker, 0, 7, note);

@@ -24,7 +24,7 @@ static sluice_model_attr attr_of(const char *recipe, int device_shards)
 		    .shards = SHARDS, .device_shards = device_shards);
 }
 
-/* All vectors that the shards of both models keep, and what their deltas say. */
+/* Compares the vectors that the shards of both models keep, and the contents of their deltas. */
 static void expect_same_shards(sluice_model *host, sluice_model *gpu)
 {
 	CHECK_OK(shard_devices_fetch(gpu));
@@ -44,10 +44,11 @@ static void expect_same_shards(sluice_model *host, sluice_model *gpu)
 
 struct variant {
 	const char *recipe;
-	int measured_at; /* SLUICE_MEASURE is on from this step on, for two steps */
-	int on_gpu;      /* the parameters of the second model are there */
-	int beside;      /* the device works beside the host: nothing is there at once */
-	int raises;      /* rank 0 asks for twice the densities in each third step */
+	int measured_at; /* SLUICE_MEASURE is on for two steps from this step on */
+	int on_gpu;      /* 1: the second model has its parameters on the GPU */
+	int beside;      /* 1: the device works asynchronously, so that no result is ready at
+			    once */
+	int raises;      /* 1: rank 0 proposes twice the densities in each third step */
 };
 
 static const struct variant *variant_of(const struct side *s)
@@ -156,14 +157,14 @@ static void train_from(sluice_model *model, int rank, int first, int last, float
 	}
 }
 
-/* A checkpoint of shards on the GPU is continued by those of the host, and the other way round. */
+/* A shard on the host continues the checkpoint of a shard on the GPU, and the other way round. */
 static void change_places(sluice_job *job, int rank, void *argument)
 {
 	static float params[COUNT], last[COUNT];
 	device();
 
 	for (int life = 0; life < 4; life++) {
-		/* 0 and 2 save, 1 and 3 restore; 1 and 2 are on the GPU. */
+		/* Models 0 and 2 save, 1 and 3 restore; 1 and 2 are on the GPU. */
 		uint64_t step = 0;
 
 		memset(params, 0, sizeof params);
@@ -210,7 +211,7 @@ static void train_or_die(sluice_job *job, sluice_model *model, int rank, float *
 	CHECK(sluice_living(job) == WORKERS - 1);
 }
 
-/* The shards are those of a dedicated server, which has no parameters that name a GPU. */
+/* The shards belong to a dedicated server, which has no parameters that determine a GPU. */
 static int lose_worker(int rank, void *argument)
 {
 	static float params[COUNT];
@@ -295,7 +296,7 @@ TEST_IN_RANKS(device_shards__without_the_module__say_so, 2)
 	return 0;
 }
 
-/* Two workers whose sum is beyond the floats, at coordinate 4105. */
+/* The sum of two workers' gradients exceeds the range of floats at coordinate 4105. */
 static void overflow(sluice_job *job, int rank, void *argument)
 {
 	static float grad[COUNT], params[COUNT];
@@ -308,7 +309,8 @@ static void overflow(sluice_job *job, int rank, void *argument)
 	memset(grad, 0, sizeof grad);
 	grad[4105] = FLT_MAX;
 	int rc = try_step(model, grad, params);
-	CHECK(rc == SLUICE_ENUMERIC || rc == SLUICE_EPEER); /* where the shard is, or is not */
+	CHECK(rc == SLUICE_ENUMERIC || rc == SLUICE_EPEER); /* on the rank of the shard, and on
+							       the other rank */
 	CHECK(error_says("is NaN or infinite at index 5 of tensor bias", "its sums overflowed"));
 	sluice_model_close(&model);
 }
@@ -321,8 +323,8 @@ TEST(device_shards__overflowing_sums__are_named)
 
 static void (*fail_later)(unsigned, int);
 
-/* Each call of CUDA of the owner fails in turn, in step 2: all ranks are told of the shard, and
- * none waits. Where no call failed, the step is made. */
+/* Each CUDA call of the owner fails in turn, in step 2. All ranks get an error that names the
+ * shard, and none waits. If no call failed, the step succeeds. */
 static int fail_each(int rank, void *argument)
 {
 	enum { CALLS = 60, QUIET = 6 };
@@ -340,12 +342,13 @@ static int fail_each(int rank, void *argument)
 		sluice_model *model = rank_open(job, params, attr_of(kept_recipe, 1));
 		train_from(model, rank, 1, 1, params);
 		gradient(grad, rank, 2, &(struct shape){ 0 });
-		/* The shard takes the messages in the order of the ranks, so it begins below. */
+		/* The shard takes the messages in rank order, so it begins after this push. */
 		if (rank == 1)
 			CHECK_OK(sluice_push(model, grad));
 		fail_later(rank == 1 ? after : 1u << 30, 719);
 		CHECK_OK(sluice_barrier(job));
-		/* It may fail before all of the message is sent, and the push is told so. */
+		/* The shard may fail before all of the message is sent. The push then returns
+		 * that. */
 		if (rank == 0)
 			rc = sluice_push(model, grad);
 		if (!rc)
@@ -390,7 +393,7 @@ TEST(device_shards__device_works_beside__have_the_bits_of_the_host)
 	run_in_job(2, train_beside, "up=all down=all update=sgd");
 }
 
-/* Parameter 0 leaves the range of floats by a delta that is finite. */
+/* A finite delta moves parameter 0 beyond the range of floats. */
 static int leave_range(int rank, void *argument)
 {
 	static float grad[COUNT], params[COUNT] = { 3e38f };
@@ -402,7 +405,7 @@ static int leave_range(int rank, void *argument)
 	attr.lr = 1;
 	sluice_model *model = rank_open(job, params, attr);
 	grad[0] = -1e38f;
-	int rc = sluice_push(model, grad); /* the others may be through before it returns */
+	int rc = sluice_push(model, grad); /* the other ranks may be finished before it returns */
 	if (!rc)
 		rc = sluice_pull(model, params);
 	CHECK(rc == (rank ? SLUICE_EPEER : SLUICE_ENUMERIC));
@@ -459,7 +462,7 @@ static float *long_vector(int rank)
 	return v;
 }
 
-/* hangs: the device does nothing. Else the second message is added when it has added the first. */
+/* hangs: the device does nothing. Otherwise the second message is added after the first. */
 static void push_long(sluice_job *job, int rank, void *argument)
 {
 	const int *hangs = argument;
@@ -472,7 +475,7 @@ static void push_long(sluice_job *job, int rank, void *argument)
 	CHECK_OK(sluice_model_open(job, &of_gpu, other, &gpu));
 	emulated.lag(*hangs ? LAGGING : BESIDE);
 	CHECK_STEP(host, grad, params);
-	int rc = sluice_push(gpu, grad); /* a slow one is told that rank 0 gave up */
+	int rc = sluice_push(gpu, grad); /* if this rank is slow, it learns that rank 0 gave up */
 	if (*hangs && rank == 0)
 		be_impatient(job, 300);
 	if (!rc)

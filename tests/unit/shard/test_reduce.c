@@ -19,7 +19,7 @@ struct side {
 	size_t n;
 };
 
-/* The plain way: every loop over everything. */
+/* The straightforward way: every loop covers all coordinates. */
 static void plain_step(struct side *s, struct selector *selector, const struct change *c)
 {
 	const struct span all = { 0, SPAN, 0 };
@@ -90,7 +90,7 @@ static void compare(const struct update *update, int with_residual, int selects,
 	static float value[SPAN];
 	struct random random = { workers * 7 + (uint64_t)(density * 1000) };
 	struct selector *selector = NULL;
-	struct candidates none = { 0 }; /* as a shard has them whose recipe keeps no list */
+	struct candidates none = { 0 }; /* as in a shard whose recipe keeps no list */
 	struct reduction r;
 
 	memset(&plain, 0, sizeof plain);
@@ -117,7 +117,7 @@ static void compare(const struct update *update, int with_residual, int selects,
 			reduction_add(&r, dense ? NULL : index, value, n);
 		}
 		if (s % 3 ==
-		    2) /* asked for in some of the steps: in the others lists may go without it */
+		    2) /* used only in some of the steps; the lists may omit it in the others */
 			expect_same(plain.sum, reduction_sum(&r), sizeof plain.sum);
 		plain_step(&plain, selector, &c);
 		step(&mine, &r, selector, c);
@@ -172,8 +172,8 @@ TEST(step__any_rule_density_and_residual__is_the_plain_loops_to_the_bit)
 
 enum { LONG = 70001, FEW = 150, STRIDE = 29 };
 
-/* Sums, residuals and messages of a shard that is long, has a last line that is cut, and little to
- * add. */
+/* Sums, residuals and messages of a long shard whose last line is incomplete, and to which little
+ * is added. */
 struct long_shard {
 	float sum[LONG], residual[LONG], expected[LONG];
 	uint32_t index[LONG];
@@ -199,7 +199,7 @@ static void close_long(struct long_shard *s)
 	free(s);
 }
 
-/* At most n, ascending; many places are those of another message too. */
+/* Makes a message of at most n ascending coordinates, many of which another message also has. */
 static uint32_t fill(struct long_shard *s, struct random *random, uint32_t n, float scale)
 {
 	uint32_t at = random_bits(random) % 3 * STRIDE;
@@ -221,8 +221,8 @@ static void add_both(struct long_shard *s, uint32_t n, int dense)
 	reduction_add(&s->reduction, dense ? NULL : s->index, s->value, n);
 }
 
-/* The change by definition, line by line as far as zeros go: a line to which nothing was added
- * stays as it is. */
+/* Computes the change by definition. Zeros are handled line by line: a line to which nothing was
+ * added does not change. */
 static void change_both(struct long_shard *s, unsigned divisor, int everywhere)
 {
 	static const struct update sgd = { .kind = UPDATE_SGD, .placement = STEP_INSIDE };
@@ -239,8 +239,8 @@ static void change_both(struct long_shard *s, unsigned divisor, int everywhere)
 			s->expected[i] += s->sum[i];
 	reduction_change(&s->reduction, &c, &call);
 	assert_ptr_equal(call.vector, s->residual);
-	for (uint32_t i = 0; i < LONG;
-	     i++) /* zeros by their value: a neighbour's line was added to or not */
+	for (uint32_t i = 0; i < LONG; i++) /* zeros compare by value, because the line of a
+					       neighbour may have been added to */
 		if (s->expected[i] != 0 || s->residual[i] != 0)
 			assert_int_equal(float_bits(s->residual[i]), float_bits(s->expected[i]));
 	reduction_clear(&s->reduction);
@@ -259,7 +259,7 @@ TEST(change__lists_of_few_coordinates__is_the_sum_in_the_order_of_messages)
 		const unsigned workers = 1 + (unsigned)step % 7;
 
 		for (unsigned w = 0; w < workers;
-		     w++) /* so far apart that any other order has other bits */
+		     w++) /* so different in size that every other order gives other bits */
 			add_both(s, fill(s, &random, w == 2 ? 0 : FEW, w % 2 ? 1e6f : 1), 0);
 		assert_int_equal(s->reduction.n_lists, workers);
 		change_both(s, workers, 0);
@@ -286,7 +286,8 @@ TEST(change__lists_that_overflow_in_the_middle__is_the_sum_in_the_order_of_messa
 		}
 		add_both(s, n, dense);
 		assert_int_equal(s->reduction.n_lists, 0);
-		add_both(s, fill(s, &random, FEW, 1), 0); /* few again, but not by themselves */
+		add_both(s, fill(s, &random, FEW, 1), 0); /* few coordinates, but added to those
+							     of other messages */
 		assert_int_equal(s->reduction.n_lists, 0);
 		change_both(s, 3, dense);
 	}
@@ -340,7 +341,7 @@ TEST(clear__messages_wait__forgets_them)
 	close_long(s);
 }
 
-/* What is left alone must stay what it was: nothing is read or written where no message came. */
+/* Coordinates without messages must keep their values: nothing is read or written there. */
 TEST(change__few_lines_and_a_residual__leaves_the_other_lines_alone)
 {
 	const struct update update = { .kind = UPDATE_SGD, .placement = STEP_OUTSIDE };
@@ -352,7 +353,7 @@ TEST(change__few_lines_and_a_residual__leaves_the_other_lines_alone)
 
 	assert_int_equal(reduction_open(&r, SPAN), 0);
 	for (size_t i = 0; i < SPAN; i++)
-		residual[i] = -0.0f; /* which adding a zero of the other sign would change */
+		residual[i] = -0.0f; /* adding a zero of the other sign would change this value */
 	reduction_add(&r, index, value, 3);
 	const struct change c = { .update = &update,
 				  .params = params,

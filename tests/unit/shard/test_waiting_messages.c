@@ -13,9 +13,10 @@ enum { COUNT = 60000, STEPS = 12, RANKS = 3 };
 
 static const char *const recipes[] = {
 	"up=topk(0.001) down=topk(0.001)",
-	"up=topk(0.004) down=topk(0.001)", /* of two workers it is few, of three too much */
+	"up=topk(0.004) down=topk(0.001)", /* few coordinates for two workers, too many for three */
 	"up=topk(0.0005),f16 down=topk(0.002),bf16",
-	"up=topk(0.001) down=topk(0.001) warmup=6steps", /* first more than lists hold, then not */
+	"up=topk(0.001) down=topk(0.001) warmup=6steps", /* at first more coordinates than lists
+							    hold, later fewer */
 	"up=topk(0.001) down=topk(0.001) reset=5",
 	"up=topk(0.001) down=topk(0.001) update=momentum(0.9)",
 	"up=topk(0.001) down=topk(0.001) memory=none",
@@ -38,7 +39,7 @@ static void draw(float *grad, const float *params, const struct side *s)
 		grad[i] = noise(4, s->step, (uint64_t)s->rank, i);
 }
 
-/* All is added to the sum. */
+/* Sets the shard so that everything is added to the sum. */
 static void open_summed(struct side *s)
 {
 	side_open(s);
@@ -85,7 +86,7 @@ TEST(train__gradients_in_ranges__same_bits)
 		   &(struct plan){ recipes, RECIPES, &lists_of_fifths, &summed_of_fifths });
 }
 
-/* One worker: the order of pushes, and so the bits, are given. */
+/* With one worker, the order of pushes and thus the bits are determined. */
 TEST(train__async__same_bits)
 {
 	static const char *const async[] = {

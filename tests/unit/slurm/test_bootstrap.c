@@ -66,7 +66,7 @@ static void peer_record(int rank, const char *version, uint32_t wire)
 	fake_pmix.record_bytes[rank] = record_encode(&c, (uint32_t)rank, fake_pmix.record[rank]);
 }
 
-/* A job of `size`, this process being rank, all peers equal to it. */
+/* Sets up a job of `size` in which this process is rank, and all peers are equal to it. */
 static void served(int size, int rank)
 {
 	int peer;
@@ -86,7 +86,8 @@ static struct bootstrap *opened(int timeout_ms)
 	return b;
 }
 
-/* Opens, exchanges, expects the error; PMIx must have been left once and not touched afterwards. */
+/* Opens and exchanges, and expects the error. PMIx must have been finalized once and not called
+ * afterwards. */
 static void exchange_fails(int timeout_ms, int code, const char *with)
 {
 	struct bootstrap *b = opened(timeout_ms);
@@ -249,7 +250,7 @@ CASE(open__size_in_any_integer_type__is_understood)
 
 CASE(open__senseless_sizes__fail_EBOOT_and_leave)
 {
-	static const int sizes[] = { 0, 2, -1, 1 << 30 }; /* the own rank is 2 */
+	static const int sizes[] = { 0, 2, -1, 1 << 30 }; /* this process has rank 2 */
 	struct bootstrap *b = NULL;
 	size_t i;
 
@@ -322,7 +323,7 @@ CASE(exchange__fence_never_answers__times_out_and_a_late_answer_is_harmless)
 	assert_non_null(strstr(sluice_last_error(), "missing: rank 1: "));
 	assert_int_equal(fake_pmix.finalizes, 1);
 	fake_pmix_answer_fence();
-	served(4, 3); /* Slurm 22.05 gives no host name */
+	served(4, 3); /* Slurm 22.05 provides no host name */
 	fake_pmix.fence = FENCE_NEVER;
 	fake_pmix.node = NULL;
 	setenv("SLURMD_NODENAME", "n9", 1);
@@ -330,8 +331,8 @@ CASE(exchange__fence_never_answers__times_out_and_a_late_answer_is_harmless)
 	fake_pmix_answer_fence();
 }
 
-/* Rank 0 of two on one node, in which the fence does not end because rank 1 never comes. Below a
- * process that has no rank, as a launcher. */
+/* Rank 0 of two ranks on one node, in which the fence does not end because rank 1 never joins. Its
+ * parent has no rank, like a launcher. */
 static int wait_for_sibling(void)
 {
 	struct bootstrap *b = NULL;
@@ -367,7 +368,7 @@ static pid_t start_task(const char *rank, char *const arguments[])
 	_exit(127);
 }
 
-/* The status of rank 0, whose sibling is killed or is not. */
+/* Returns the exit status of rank 0, whose sibling is killed or not. */
 static int launch(int kill_it)
 {
 	char program[4096] = "";
@@ -457,7 +458,7 @@ CASE(exchange__get_hangs__times_out)
 		bootstrap_close(&b);
 	}
 	for (int tries = 0; tries < 3000 && fake_pmix.cards_asked_for < 2; tries++)
-		sleep_ms(10); /* until the abandoned helper has asked for both */
+		sleep_ms(10); /* until the helper that timed out has requested both */
 	assert_int_equal(fake_pmix.cards_asked_for, 2);
 }
 
@@ -468,7 +469,7 @@ CASE(exchange__card_damaged_or_no_bytes__is_EWIRE)
 	exchange_fails(TIMEOUT_MS, SLUICE_EWIRE, "record of rank 3");
 	served(4, 0);
 	memcpy(fake_pmix.record[3], fake_pmix.record[1],
-	       FAKE_RECORD_BYTES); /* sent by someone else */
+	       FAKE_RECORD_BYTES); /* sent by another rank */
 	exchange_fails(TIMEOUT_MS, SLUICE_EWIRE, "for another rank");
 	served(4, 0);
 	fake_pmix.card_is_text = 1;
@@ -480,7 +481,7 @@ CASE(exchange__other_versions__are_EPEER_naming_both)
 	served(4, 3);
 	peer_record(1, PACKAGE_VERSION, SLUICE_WIRE_VERSION + 1);
 	exchange_fails(TIMEOUT_MS, SLUICE_EPEER, "rank 1 on node n1");
-	served(4, 1); /* this time the own rank is the one that differs from rank 0 */
+	served(4, 1); /* now this rank is the one that differs from rank 0 */
 	peer_record(0, "0.0.1", SLUICE_WIRE_VERSION);
 	exchange_fails(TIMEOUT_MS, SLUICE_EPEER, "rank 0 on node n0 runs Sluice 0.0.1");
 	assert_non_null(
@@ -531,7 +532,7 @@ CASE(open__srun_without_pmix__fails_with_the_remedy)
 	assert_null(b);
 }
 
-/* Nothing serves the process, so it trains alone; its user may have meant otherwise. */
+/* There is no launcher, so the process trains alone, which may not be intended. */
 CASE(open__alone_under_a_launcher_of_several__warns)
 {
 	static const char *const several[] = { "WORLD_SIZE", "OMPI_COMM_WORLD_SIZE",
@@ -556,7 +557,7 @@ CASE(open__alone_under_a_launcher_of_several__warns)
 		}
 		unsetenv(several[i]);
 	}
-	/* Rank 0 speaks for all. */
+	/* Only rank 0 warns. */
 	*line = '\0';
 	setenv("WORLD_SIZE", "4", 1);
 	setenv("RANK", "3", 1);
@@ -565,7 +566,7 @@ CASE(open__alone_under_a_launcher_of_several__warns)
 	assert_string_equal(line, "");
 	unsetenv("WORLD_SIZE");
 	unsetenv("RANK");
-	/* A step of one task within a larger allocation is what its user asked for. */
+	/* A step of one task in a larger allocation is intended. */
 	*line = '\0';
 	setenv("SLURM_NTASKS", "4", 1);
 	setenv("SLURM_STEP_ID", "0", 1);

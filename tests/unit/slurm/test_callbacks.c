@@ -21,7 +21,7 @@ enum { RANKS = 4, SLOTS = 3 * RANKS, VALUE_BYTES = 4096, PATIENT_MS = 60000, SHO
 
 enum trouble { NONE, SHORT, LONG, TORN, EMPTY, FAILS };
 
-/* What all ranks share; it lies in shared memory, so that ranks can be processes. */
+/* The store of all ranks. It is in shared memory, so that ranks can be processes. */
 struct store {
 	struct {
 		atomic_int put; /* 1 while it is written, 2 when it can be read */
@@ -30,7 +30,7 @@ struct store {
 		uint8_t value[VALUE_BYTES];
 	} slots[SLOTS];
 	atomic_int used, fenced;
-	/* What goes wrong: at get() of this key, at every put(), at the fence. */
+	/* The failures: at get() of this key, at every put(), at the fence. */
 	char troubled[96];
 	enum trouble get, put, fence;
 };
@@ -72,7 +72,7 @@ static int spoil(enum trouble trouble, uint8_t *value, size_t room, size_t *byte
 	return 0;
 }
 
-/* The last put() of a key counts. */
+/* The last put() of a key is valid. */
 static int get(void *context, const char *key, void *value, size_t room, size_t *bytes_out,
 	       int timeout_ms)
 {
@@ -136,7 +136,7 @@ static sluice_bootstrap callbacks(int rank, int ranks)
 				   .get = get };
 }
 
-/* A rank that only exchanges cards. */
+/* A rank that only exchanges records. */
 struct player {
 	sluice_bootstrap callbacks;
 	int timeout_ms, again; /* again: it exchanges records once more */
@@ -246,7 +246,7 @@ CASE(exchange__again__each_gets_all_second_cards)
 	}
 }
 
-/* Two ranks, of which rank 0 meets the trouble when it gets the record of rank 1. */
+/* Runs two ranks, of which rank 0 meets the failure when it gets the record of rank 1. */
 static struct player troubled(enum trouble trouble)
 {
 	struct player players[2] = { { .callbacks = callbacks(0, 2) },
@@ -335,8 +335,8 @@ CASE(two_processes_with_one_rank__are_told)
 	struct player first = { .callbacks = callbacks(1, 2), .timeout_ms = SHORT_MS };
 	struct player second = first;
 
-	play(&first,
-	     1); /* rank 0 is missing; the second one then replaces the record of the first */
+	play(&first, 1); /* rank 0 is missing; the second process of rank 1 replaces the first one's
+			    record */
 	fails(&first, SLUICE_ETIMEDOUT, "missing: rank 0", "");
 	first.timeout_ms = 4 * SHORT_MS;
 	first.callbacks.name = second.callbacks.name = "again";
@@ -345,8 +345,7 @@ CASE(two_processes_with_one_rank__are_told)
 	second.callbacks.node = "elsewhere";
 	play(&second, 1);
 	pthread_join(first.thread, NULL);
-	fails(&first, SLUICE_EPEER, "two processes of the job have rank 1 of 2",
-	      "again");
+	fails(&first, SLUICE_EPEER, "two processes of the job have rank 1 of 2", "again");
 }
 
 CASE(wrong_attributes__are_refused)
@@ -373,7 +372,7 @@ CASE(wrong_attributes__are_refused)
 	}
 }
 
-/* One process of a real job: joins, sums, trains one step, leaves, all without a launcher. */
+/* One process of a real job: joins, sums, trains one step and leaves, without a launcher. */
 static int rank_main(int rank)
 {
 	enum { N = 1000 };
@@ -408,7 +407,7 @@ CASE(job__of_four_processes_without_a_launcher__trains)
 	pid_t pids[RANKS];
 	int status;
 
-	/* Neither takes part: the program has said who the ranks are. */
+	/* Both variables are ignored, because the program has passed the ranks. */
 	setenv("PMIX_NAMESPACE", "nobody.0", 1);
 	setenv("SLURM_STEP_NUM_TASKS", "99", 1);
 	for (int r = 0; r < RANKS; r++) {

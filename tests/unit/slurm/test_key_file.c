@@ -22,7 +22,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-/* They have the parameters of those that they stand for. */
+/* The functions must have the parameters of the functions that they replace. */
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 
 enum { RANKS = 3, ROUNDS = 2, VALUE_BYTES = 4096, TEXT_BYTES = 1024, KEY_BYTES = 32 };
@@ -35,7 +35,7 @@ static struct shared {
 		size_t bytes;
 		uint8_t value[VALUE_BYTES];
 	} slots[ROUNDS][RANKS];
-	int copies; /* of the key in the memory of rank 0, which has joined */
+	int copies; /* number of copies of the key in the memory of rank 0 after joining */
 	int spoilt; /* the rank whose record is changed in the store; -1: none */
 	char spoilt_entry[8];
 	char said[RANKS][TEXT_BYTES];
@@ -74,11 +74,11 @@ static int slot_of(const char *key, int *rank)
 	return strstr(key, "card2") != NULL;
 }
 
-/* Changes an entry of the record (of the transport self, the process id in its address), and makes
- * all checksums right. */
+/* Changes an entry of the record (the process id in the address of the transport self), and
+ * corrects all checksums. */
 static void spoil(uint8_t *value, size_t bytes)
 {
-	size_t record = bytes - 8; /* behind it the size of the job, and a checksum */
+	size_t record = bytes - 8; /* the size of the job and a checksum follow */
 	uint8_t *entry = memmem(value, record, shared->spoilt_entry, 8);
 
 	assert_non_null(entry);
@@ -146,14 +146,14 @@ static int teardown(void **state)
 	return rmdir(folder);
 }
 
-/* Counts where this process has the 32 bytes of "key" in memory that it can write to. */
+/* Counts how often writable memory of this process has the 32 bytes of "key". */
 static int copies_of_key(void)
 {
 	enum { CHUNK = 1 << 20, MOST = 4 << 20 };
 	FILE *maps = fopen("/proc/self/maps", "re");
 	int memory = open("/proc/self/mem", O_RDONLY | O_CLOEXEC), found = 0;
 	uint8_t *chunk = mmap(NULL, CHUNK, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
-			      0); /* shared, so that it is a map by itself */
+			      0); /* shared, so that it is a separate mapping */
 	char line[512];
 
 	assert_true(maps && memory >= 0 && chunk != MAP_FAILED);
@@ -209,7 +209,7 @@ static int rank_main(int rank, const char *key)
 	return 0;
 }
 
-/* Starts all ranks, rank 1 with another key file than the rest; NULL: with none. */
+/* Starts all ranks. Rank 1 has another key file than the rest; NULL: no key file. */
 static void run(const char *key, const char *of_rank_1)
 {
 	pid_t pids[RANKS];
@@ -236,7 +236,7 @@ static void all_join(void)
 	}
 }
 
-/* why: what ranks 0 and 2 say. */
+/* why: the messages of ranks 0 and 2. */
 static void refused(const char *why, const char *rank_1_says)
 {
 	for (int r = 0; r < RANKS; r++) {
@@ -259,7 +259,7 @@ static void join__same_key__over_every_transport(void **state)
 	};
 
 	memset(copy, 'k', KEY_BYTES);
-	assert_int_not_equal(copies_of_key(), 0); /* it finds one */
+	assert_int_not_equal(copies_of_key(), 0); /* the function finds an existing key */
 	explicit_bzero(copy, KEY_BYTES);
 	free(copy);
 	for (size_t i = 0; i < sizeof(transports) / sizeof(transports[0]); i++) {
@@ -277,7 +277,7 @@ static void join__same_key__over_every_transport(void **state)
 	all_join();
 }
 
-/* The rank has read all of the store. */
+/* The rank has read the whole store. */
 static void join__rank_without_the_key__is_refused_by_name(void **state)
 {
 	run("key", NULL);
@@ -309,7 +309,7 @@ static void join__card_changed_in_the_store__is_refused(void **state)
 }
 
 #ifdef HAVE_LIBFABRIC
-/* The rank itself sees that the store does not hold what it sent. */
+/* The rank itself detects that the store does not have what it sent. */
 static void join__public_key_changed_in_the_store__is_refused(void **state)
 {
 	shared->spoilt = 1;

@@ -43,7 +43,7 @@ static struct rank_record example(const char *node)
 	return c;
 }
 
-/* A correct record of rank 3, and its length. */
+/* Makes a correct record of rank 3, and returns its length. */
 static size_t example_bytes(uint8_t *bytes)
 {
 	struct rank_record c = example("n2");
@@ -60,7 +60,8 @@ static void refused(const uint8_t *bytes, size_t n, const char *because)
 {
 	struct rank_record out;
 	const char *why = "";
-	uint8_t *exact = malloc(n ? n : 1); /* so that a sanitizer sees a read past the end */
+	uint8_t *exact = malloc(n ? n : 1); /* allocated so that a sanitizer detects a read past
+					       the end */
 
 	memcpy(exact, bytes, n);
 	assert_int_equal(record_decode(exact, n, 3, &out, &why), SLUICE_EWIRE);
@@ -109,7 +110,7 @@ CASE(encode__text_with_control_characters__sends_question_marks)
 	const char *why;
 	size_t n;
 
-	memset(in.version, '7', sizeof(in.version)); /* not even ended */
+	memset(in.version, '7', sizeof(in.version)); /* no zero ends the text */
 	n = record_encode(&in, 0, bytes);
 	assert_int_equal(record_decode(bytes, n, 0, &out, &why), 0);
 	assert_string_equal(out.node, "n?[31m?");

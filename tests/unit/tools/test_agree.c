@@ -12,7 +12,7 @@ enum { MOST_WORKERS = 200 };
 
 struct sluice_job {
 	int rank, workers, gather_result;
-	const char *text[MOST_WORKERS]; /* complaint of each worker, "" for none */
+	const char *text[MOST_WORKERS]; /* complaint of each worker; "": none */
 	uint64_t digest[MOST_WORKERS];
 };
 
@@ -69,7 +69,8 @@ static int teardown(void **state)
 	return 0;
 }
 
-/* What went to stderr; ends the capture so that a failing assertion is seen. */
+/* Returns the text that went to stderr. Ends the capture, so that a failing assertion is
+ * visible. */
 static const char *output(void)
 {
 	fclose(stderr);

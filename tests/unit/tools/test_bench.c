@@ -57,7 +57,7 @@ TEST(sizes__malformed__are_refused)
 
 static int parse(struct options *o, char *complaint, const char *const *words)
 {
-	static char copies[16][64]; /* the options point into them */
+	static char copies[16][64]; /* the options point to these */
 	char *argv[18];
 	int argc = 0;
 
@@ -133,7 +133,7 @@ TEST(options__bad__are_named)
 TEST(options__of_another_test__are_refused)
 {
 	static const struct {
-		const char *option, *argument, *tests; /* of those alone */
+		const char *option, *argument, *tests; /* accepted only by these tests */
 	} own[] = {
 		{ "--sizes", "64", "put get notify" },
 		{ "--with", "1", "put get notify" },

@@ -20,8 +20,7 @@ static size_t put_header(uint8_t *to, uint32_t magic, const uint32_t *size, unsi
 	return 4 * (size_t)(n + 1);
 }
 
-/* Images as their header says, with rows rows of pixels behind it; the same for labels (row mod
- * 4). */
+/* Makes images with this header and `rows` rows of pixels, and labels (row mod 4). */
 static size_t make_images(uint8_t *to, uint32_t magic, uint32_t announced, uint32_t side,
 			  size_t rows)
 {
@@ -43,7 +42,7 @@ static size_t make_labels(uint8_t *to, uint32_t magic, uint32_t announced, size_
 
 static uint8_t images[16 + 2 * ROWS * PIXELS], labels[8 + 2 * ROWS];
 
-/* A correct folder, to be spoilt. */
+/* Makes a correct directory, which the tests then damage. */
 static int setup(void **state)
 {
 	size_t image_bytes = make_images(images, 0x803, ROWS, SIDE, ROWS);
@@ -109,7 +108,7 @@ CASE(fill__pixels_are_standardised_by_the_training_set)
 	}
 	assert_float_equal((float)(sum / (ROWS * PIXELS)), 0, 1e-5f);
 	assert_float_equal((float)(squares / (ROWS * PIXELS)), 1, 1e-5f);
-	/* Rows in the order asked for; test pixels by the training set's table. */
+	/* Rows have the requested order, and test pixels use the table of the training set. */
 	data_fill(&train, (uint32_t[]){ 1, 0 }, 2, x);
 	first = train.brightness[PIXELS * 7];
 	last = train.brightness[14];

@@ -12,7 +12,7 @@ static char root[SCRATCH_PATH];
 static struct node node;
 static struct report report;
 
-/* Writes a file below the root, its folders too. text NULL: removes it. */
+/* Writes a file below the root, and its directories. text NULL: removes the file. */
 static void put(const char *path, const char *text)
 {
 	char whole[2 * SCRATCH_PATH];
@@ -68,7 +68,7 @@ static int set_up(void **state)
 	unsetenv("SLURM_CONF");
 	if (scratch_make(root))
 		return -1;
-	/* Judged as a node that must have RDMA, whether this build has verbs or not. */
+	/* The node must have RDMA, whether this build has verbs or not. */
 	node = (struct node){ .root = root, .memlock_need = 64 << 20, .needs_verbs = 1 };
 	healthy();
 	return 0;
@@ -101,7 +101,7 @@ static const struct finding *found(const char *name, enum verdict verdict)
 	return f;
 }
 
-/* A failure says what it found and what to do. */
+/* Checks that a failure has the finding and the remedy. */
 static void fails(const char *name, const char *text, const char *remedy)
 {
 	const struct finding *f = found(name, VERDICT_FAIL);
@@ -270,7 +270,7 @@ CASE(gpu_beside_rdma__acs_and_iommu_are_warned_about)
 	put("/sys/kernel/iommu_groups/0/type", "DMA-FQ\n");
 	put("/sys/bus/pci/devices/0000:00:01.0/class", "0x060400\n");
 	put("/sys/bus/pci/devices/0000:00:01.0/config", "");
-	/* AER at 0x100, which leads to ACS at 0x148, control 0x001d */
+	/* AER at 0x100, which points to ACS at 0x148, with control word 0x001d */
 	config[0x100] = 0x01, config[0x102] = (char)0x81, config[0x103] = 0x14;
 	config[0x148] = 0x0d, config[0x14a] = 0x01, config[0x14e] = 0x1d;
 	snprintf(path, sizeof path, "%s/sys/bus/pci/devices/0000:00:01.0/config", root);
@@ -279,12 +279,12 @@ CASE(gpu_beside_rdma__acs_and_iommu_are_warned_about)
 	assert_non_null(strstr(found("acs", VERDICT_WARN)->text, "1 of 1 PCI bridges"));
 	assert_non_null(strstr(found("iommu", VERDICT_WARN)->remedy, "iommu=pt"));
 	found("gpu-memory", VERDICT_WARN);
-	/* The same bus without a GPU: nobody minds. */
+	/* On the same bus without a GPU, this is no problem. */
 	put("/proc/driver/nvidia/version", NULL);
 	report_free(&report);
 	probe_gpu(&node, &report);
 	assert_int_equal(report_verdict(&report), VERDICT_OK);
-	/* A list of capabilities that runs in a circle ends all the same. */
+	/* The search ends even if the list of capabilities is circular. */
 	config[0x148] = 0x02, config[0x14a] = 0x01, config[0x14b] = 0x10;
 	assert_int_equal(scratch_write(path, config, sizeof config), 0);
 	probe_gpu(&node, &report);
@@ -346,7 +346,7 @@ CASE(version__names_the_compiler)
 		fail_msg("no name of a compiler: %s", by);
 }
 
-/* A program srun that is the only one in PATH. NULL: there is none. */
+/* Makes a program srun, which is the only one in PATH. NULL: there is none. */
 static void ask_slurm(const char *script)
 {
 	char path[2 * SCRATCH_PATH], *before = strdup(getenv("PATH"));
@@ -374,7 +374,7 @@ CASE(srun__absent_unconfigured_and_well__are_told_apart)
 	found("slurm-pmix", VERDICT_OK);
 }
 
-/* Each line of the example that sluice-info(1) gives for --check. */
+/* Checks each line of the example for --check in sluice-info(1). */
 CASE(example_of_the_manual__is_what_the_program_prints)
 {
 	char line[1024], *printed = NULL;

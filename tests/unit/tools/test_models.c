@@ -11,7 +11,7 @@
 
 enum { ROWS = 9, FEATURES = 6, CLASSES = 4, WIDE = 600000 };
 
-/* Sparse rows with random values and labels fit for the task. */
+/* Makes sparse rows with random values and labels that are valid for the task. */
 static void make_rows(struct dataset *set, enum task task, size_t features)
 {
 	*set = (struct dataset){ .rows = ROWS, .features = features, .classes = CLASSES };
@@ -76,8 +76,8 @@ static double mean_loss(struct fixture *f, float *scratch)
 	return score.loss / ROWS;
 }
 
-/* Every coordinate; the step is large enough for float32 sums, and the loss smooth enough for
- * it. */
+/* Checks every coordinate. The step is large enough for float32 sums, and the loss is smooth enough
+ * for the step. */
 static void check_gradient(const char *model)
 {
 	const float step = 2e-3f;
@@ -130,7 +130,8 @@ TEST(gradient__mlp_agrees_with_finite_differences)
 	check_gradient("mlp:9,7,5");
 }
 
-/* Rows so wide that a batch takes two blocks: the sum over blocks is the gradient of the batch. */
+/* The rows are so wide that a batch takes two blocks. The sum over blocks must be the gradient of
+ * the batch. */
 TEST(gradient__over_several_blocks_is_the_mean_over_rows)
 {
 	struct fixture f;

@@ -34,7 +34,7 @@ static int move_some(sluice_job *job, void *context)
 	return rc;
 }
 
-/* What report_epoch() writes to stderr. */
+/* Returns what report_epoch() writes to stderr. */
 static void epoch_line(const struct traffic *total, char *text, size_t cap)
 {
 	static const struct options options = { .epochs = 1 };
@@ -78,10 +78,11 @@ TEST(report_epoch__two_ranks__says_what_crossed_between_them)
 	char text[512];
 
 	assert_int_equal(sluice_simulate(NULL, 2, move_some, NULL), 0);
-	assert_true(seen[0].pushed == 0 && seen[0].own_pushed > 0); /* owns the only shard */
+	assert_true(seen[0].pushed == 0 && seen[0].own_pushed > 0); /* this rank owns the only
+								       shard */
 	assert_true(seen[1].pushed == seen[0].own_pushed && seen[1].own_pushed == 0);
 	assert_true(seen[1].pulled == seen[0].own_pulled && seen[1].own_pulled == 0);
-	seen[1].own_pushed = seen[0].own_pushed; /* as summed over the workers */
+	seen[1].own_pushed = seen[0].own_pushed; /* the sum over the workers */
 	seen[1].own_pulled = seen[0].own_pulled;
 	epoch_line(&seen[1], text, sizeof text);
 	assert_non_null(strstr(text, "so far up 12.3 kB down 12.3 kB (dense 24.6 kB); "));

@@ -52,7 +52,7 @@ static void *new_vector(const struct compute *c, const void *from, size_t bytes)
 	return p;
 }
 
-/* Compares and releases both. */
+/* Compares both vectors and frees them. */
 static void same(float *here, float *there, size_t n, double tolerance)
 {
 	float *got = malloc(n * sizeof(*got));
@@ -135,7 +135,8 @@ TEST(bias__any_width_gives_the_bits_of_the_cpu)
 	}
 }
 
-/* Every transposition, of matrices that are not square, so that a wrong leading dimension shows. */
+/* Uses every transposition, with matrices that are not square, so that a wrong leading dimension is
+ * detected. */
 TEST(product__any_transposition_gives_the_cpu_s)
 {
 	enum { ROWS = 5, COLUMNS = 7, INNER = 11 };
@@ -214,7 +215,7 @@ TEST(loss__any_kind_gives_the_cpu_s)
 	}
 }
 
-/* Any call of CUDA that fails makes the operation fail with CUDA's text. */
+/* If any CUDA call fails, the operation fails with CUDA's text. */
 TEST(operations__a_failing_call__minus_one_and_its_sentence)
 {
 	void (*fail_in)(unsigned, int);

@@ -47,7 +47,7 @@ TEST(parse__nothing_gives_defaults)
 		    !options.limit);
 	assert_true(options.lr == 0.05f && options.lr_decay == 1);
 	assert_true(options.sleep_rank == -1 && options.nan_rank == -1);
-	assert_int_equal(options.on_failure, 0); /* left to the library */
+	assert_int_equal(options.on_failure, 0); /* the library decides */
 	assert_int_equal(options.measure, 0);
 	assert_int_equal(parse("--measure", NULL, NULL), 0);
 	assert_int_equal(options.measure, 1);
@@ -57,7 +57,7 @@ TEST(parse__nothing_gives_defaults)
 TEST(parse__plan_takes_the_recipe_that_it_describes)
 {
 	assert_int_equal(parse("--plan", "up=all", NULL), 0);
-	assert_int_equal(action, OPTIONS_TRAIN); /* whose data says how large the model is */
+	assert_int_equal(action, OPTIONS_TRAIN); /* the size of the model depends on the data */
 	assert_int_equal(options.plan, 1);
 	assert_string_equal(options.recipe, "up=all");
 	refuse("--plan", NULL, "needs an argument");
@@ -77,7 +77,7 @@ TEST(parse__recipe_option_beats_environment_beats_default)
 {
 	setenv("SLUICE_RECIPE", "up=all", 1);
 	assert_int_equal(parse(NULL, NULL, NULL), 0);
-	assert_null(options.recipe); /* left to the library */
+	assert_null(options.recipe); /* the library decides */
 	assert_int_equal(parse("--recipe", "down=all", NULL), 0);
 	assert_string_equal(options.recipe, "down=all");
 	assert_int_equal(parse("--dense", NULL, NULL), 0);
@@ -180,7 +180,7 @@ TEST(folder_prepare__makes_it_or_says_why_not)
 	assert_int_equal(rmdir(top), 0);
 
 	assert_int_equal(folder_prepare("/proc/sluice/checkpoints", &complaint),
-			 -1); /* not even for root */
+			 -1); /* even root cannot */
 	assert_non_null(
 		strstr(complaint.text, "cannot write checkpoints to /proc/sluice/checkpoints: "));
 	assert_int_equal(folder_prepare("", &complaint), -1);

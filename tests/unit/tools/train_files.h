@@ -21,7 +21,7 @@ static int files_begin(void **state)
 	return mkdtemp(files_folder) ? 0 : -1;
 }
 
-/* Valid until the next call but three. */
+/* Returns a path that is valid until three more calls. */
 static const char *files_path(const char *name)
 {
 	static char path[4][1024];
@@ -32,7 +32,7 @@ static const char *files_path(const char *name)
 	return path[next];
 }
 
-/* Files the tests write carry names from this list only. */
+/* The tests write only files with names in this list. */
 static int files_remove(void **state)
 {
 	static const char *const names[] = {
@@ -80,7 +80,7 @@ static int files_write_gzip(const char *name, const void *bytes, size_t n)
 	return rc;
 }
 
-/* Cuts the file to its first keep bytes. */
+/* Cuts the file to its first `keep` bytes. */
 static inline int files_cut(const char *name, long keep)
 {
 	return truncate(files_path(name), keep);

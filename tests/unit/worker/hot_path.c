@@ -15,10 +15,9 @@ int main(int argc, char **argv)
 	const int pull = argc > 1 && !strcmp(argv[1], "pull");
 	sluice_job *job;
 	sluice_model *model;
-	const sluice_model_attr attr = { .size = sizeof attr,
-					 .count = COUNT,
-					 .lr = 0.01f,
-					 .recipe = "up=topk(0.01)" };
+	const sluice_model_attr attr = {
+		.size = sizeof attr, .count = COUNT, .lr = 0.01f, .recipe = "up=topk(0.01)"
+	};
 
 	if (sluice_init(NULL, &job) || sluice_model_open(job, &attr, params, &model))
 		return 1;

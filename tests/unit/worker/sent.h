@@ -25,7 +25,7 @@ static inline struct message decode_into(const uint8_t *bytes, size_t n, uint64_
 	return m;
 }
 
-/* What the last push sent; returns how many coordinates. */
+/* Decodes the last push into dense. Returns the number of its coordinates. */
 static inline uint32_t last_sent(const sluice_model *model, float *dense)
 {
 	uint32_t n = 0;

@@ -13,7 +13,7 @@
 
 enum { STEPS = 8 };
 
-/* As back-propagation would that finds the accumulator where its gradients go. */
+/* Adds a gradient like a back-propagation that writes its gradients to the accumulator. */
 static float *accumulate(sluice_model *model, const float *grad)
 {
 	float *sum = NULL, scale = 0;
@@ -96,7 +96,7 @@ static uint64_t four_steps(sluice_job *job, sluice_model *model, uint64_t first,
 	return check_same(job, params, COUNT * sizeof *params);
 }
 
-/* Four steps, a checkpoint, four more; and these again from the checkpoint. */
+/* Makes four steps, a checkpoint and four more, and then these four again from the checkpoint. */
 static void resume(sluice_job *job, int rank, void *argument)
 {
 	const char *dir = argument;
@@ -126,7 +126,7 @@ TEST(restore__of_an_accumulator__goes_on_with_the_same_bits)
 	scratch_remove(dir);
 }
 
-/* ---- what is not finite ---------------------------------------------------- */
+/* ---- values that are not finite --------------------------------------------- */
 
 struct bad {
 	const char *recipe;
@@ -141,7 +141,7 @@ static void meet(sluice_job *job, int rank, void *argument)
 	fill_gradient(grad, rank, 1, params);
 	log_capture();
 	sum = accumulate(model, grad);
-	if (rank) /* the last of b1.bias; and one of w2, behind it */
+	if (rank) /* the last of b1.bias, and a later one in w2 */
 		sum[1019] = sum[1250] = bad->value;
 	int rc = sluice_push(model, sum);
 	if (rank) {

@@ -52,7 +52,7 @@ static void split_exactly(sluice_job *job, int rank, void *argument)
 			CHECK(sent[i] == 0 || fabsf(residual[i]) <= ldexpf(fabsf(accumulated), -7));
 		}
 		CHECK_OK(sluice_pull(model, params));
-		CHECK_OK(sluice_barrier(job)); /* both have said what they sent */
+		CHECK_OK(sluice_barrier(job)); /* both have reported what they sent */
 		if (shard) {
 			memset(published, 0, sizeof published);
 			size_t bytes;
@@ -94,7 +94,8 @@ TEST(push__bf16_dense__rounding_stays_in_the_residual_to_the_bit)
 	split_with("up=all,bf16 down=all,bf16");
 }
 
-/* Momentum correction: velocity and residual of each coordinate, from what was seen to be sent. */
+/* Follows momentum correction: velocity and residual of each coordinate, from the values that were
+ * sent. */
 static void keep_momentum(sluice_job *job, int rank, void *argument)
 {
 	enum { N = 300, BIAS = 20, WARMUP = 3 };
@@ -149,7 +150,7 @@ struct ledger {
 	const char *recipe;
 	uint32_t shards;
 	float residual[W][D], epsilon[D];
-	double moved[W][D], size[W][D]; /* sums of lr * g and of its magnitude */
+	double moved[W][D], size[W][D]; /* sums of lr * g, and of its magnitude */
 };
 
 static void enter(struct ledger *book, int rank, sluice_model *model, const float *grad, float lr)
@@ -181,8 +182,7 @@ static void balance(sluice_job *job, int rank, void *argument)
 	for (int i = 0; i < D; i++)
 		start[i] = params[i] = 0.1f * noise(6, 0, 0, (uint64_t)i);
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
-	/* Under valgrind the arithmetic is that of the first steps, and each takes fifty times as
-	 * long. */
+	/* Under valgrind only the first steps are made, because each takes fifty times as long. */
 	const uint64_t steps = under_valgrind() ? 16 : 500;
 	for (uint64_t step = 1; step <= steps; step++) {
 		if (step == steps / 2) {
@@ -194,7 +194,7 @@ static void balance(sluice_job *job, int rank, void *argument)
 				  noise(7, step, (uint64_t)rank, (uint64_t)i);
 		CHECK_OK(sluice_push(model, grad));
 		CHECK_OK(sluice_pull(model, params));
-		if (model->recipe.noise > 0) { /* is part of the gradient */
+		if (model->recipe.noise > 0) { /* noise is part of the gradient */
 			const struct random_stream own = { RANDOM_NOISE, (uint32_t)rank, step,
 							   model->recipe.seed };
 			float normal[D];
@@ -231,7 +231,8 @@ static void balance_of(const char *recipe, uint32_t shards)
 	run_in_job(W, balance, book);
 }
 
-/* x_t + eps - mean e_i = x_0 - sum of lr * mean g_i, where eps is the change not published yet. */
+/* x_t + eps - mean e_i = x_0 - sum of lr * mean g_i, where eps is the change that is not published
+ * yet. */
 TEST(train__500_noisy_steps_topk_both_ways__mass_is_conserved)
 {
 	balance_of("up=topk(0.05) down=topk(0.05)", 1);
@@ -282,7 +283,8 @@ TEST(train__500_noisy_steps_reset_and_noise__mass_is_conserved_and_resets_leave_
 
 enum { DIM = 100 };
 
-/* Mean gap F - F* over steps 800 to 1000 of f_i = |x - a_i|^2 / 2, a = 1, 5, 10. */
+/* Returns the mean gap F - F* over steps 800 to 1000, for f_i = |x - a_i|^2 / 2 with a = 1, 5,
+ * 10. */
 static double mean_gap(sluice_job *job, const char *recipe, uint64_t seed)
 {
 	static const float target[] = { 1, 5, 10 };
@@ -292,7 +294,7 @@ static double mean_gap(sluice_job *job, const char *recipe, uint64_t seed)
 	sluice_model_attr attr = {
 		.size = sizeof attr, .count = DIM, .recipe = recipe, .lr = 0.01f, .shards = 1
 	};
-	for (int i = 0; i < DIM; i++) { /* 20 + N(0, 1), nearly */
+	for (int i = 0; i < DIM; i++) { /* approximately 20 + N(0, 1) */
 		float z = 0;
 		for (uint64_t j = 0; j < 12; j++)
 			z += 0.5f * noise(8, seed, j, (uint64_t)i);
@@ -333,13 +335,14 @@ TEST(train__three_disagreeing_workers__bidirectional_topk_gets_closer)
 	run_in_job(3, counterexample, gaps);
 	print_message("mean gap over steps 800-1000: one way %.2f, both ways %.2f\n", gaps[0],
 		      gaps[1]);
-	assert_true(gaps[0] > 1 && gaps[1] > 1); /* neither stands at the optimum */
+	assert_true(gaps[0] > 1 && gaps[1] > 1); /* neither reaches the optimum */
 	assert_true(gaps[1] <= 0.9 * gaps[0]);
 }
 
 /* ---- a slot that is too small ---------------------------------------------- */
 
-/* 80 of 8000 are selected, all in the fourth of 8 shards, whose slots hold 4 * 10. */
+/* The 80 of 8000 coordinates that are selected are all in the fourth of 8 shards, whose slots hold
+ * 4 * 10. */
 TEST_IN_JOB(push__shard_selected_beyond_its_slot__heaviest_go_rest_waits, 2)
 {
 	enum { N = 8000, SHARD = 3, SELECTED = 80, CAPACITY = 40 };
@@ -354,13 +357,13 @@ TEST_IN_JOB(push__shard_selected_beyond_its_slot__heaviest_go_rest_waits, 2)
 	CHECK(model->layout.shards[SHARD].up_capacity == CAPACITY);
 	for (int i = 0; i < 1000; i++)
 		grad[SHARD * 1000 + i] = (float)(i % 2 ? -i : i);
-	for (int step = 1; step <= 24; step++) { /* then the last 39 fit */
+	for (int step = 1; step <= 24; step++) { /* in the last step, the last 39 fit */
 		sluice_model_stats stats = { .size = sizeof stats };
 		memcpy(before, worker_residual(model->worker), sizeof before);
 		CHECK_OK(sluice_push(model, grad));
 		CHECK_OK(sluice_stats(model, &stats));
 		CHECK(last_sent(model, sent) == CAPACITY);
-		/* 999 coordinates are not zero; each step 40 of them leave. */
+		/* 999 coordinates are not zero, and each step sends 40 of them. */
 		int left = 999 - CAPACITY * (step - 1);
 		int selected = left < SELECTED ? left : SELECTED;
 		CHECK(stats.deferred_elements ==
@@ -369,7 +372,7 @@ TEST_IN_JOB(push__shard_selected_beyond_its_slot__heaviest_go_rest_waits, 2)
 			float accumulated = before[i] + (step == 1 ? 0.5f * grad[i] : 0);
 			CHECK(float_bits(sent[i] + worker_residual(model->worker)[i]) ==
 			      float_bits(accumulated));
-			if (step == 1) /* the heaviest go first */
+			if (step == 1) /* the heaviest are sent first */
 				CHECK((sent[i] != 0) ==
 				      (i >= SHARD * 1000 + 960 && i < SHARD * 1000 + 1000));
 		}
@@ -379,7 +382,7 @@ TEST_IN_JOB(push__shard_selected_beyond_its_slot__heaviest_go_rest_waits, 2)
 	sluice_model_close(&model);
 }
 
-/* threshold(1e-30): everything passes, a quarter fits. */
+/* With threshold(1e-30) everything is selected, and a quarter fits. */
 TEST_IN_JOB(push__threshold_so_low_that_all_is_selected__heaviest_go_rest_waits, 2)
 {
 	enum { N = 2000, CAPACITY = 500 };

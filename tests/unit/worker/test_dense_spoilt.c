@@ -15,11 +15,12 @@
 
 struct attack {
 	const char *recipe, *says;
-	uint32_t at; /* coordinate of shard VICTIM (a push) or ATTACKER (a delta) */
-	int nan;     /* a NaN under the right checksum, else a bit under the wrong one */
+	uint32_t at; /* coordinate in shard VICTIM (a push) or ATTACKER (a delta) */
+	int nan;     /* 1: a NaN with the right checksum; 0: a changed bit with the wrong one */
 	void (*header)(struct message *m);
-	int from_log; /* the delta, else the push */
-	int on_gpu;   /* parameters there, to which nothing of a delta is added that is spoilt */
+	int from_log; /* 1: in the delta; 0: in the push */
+	int on_gpu;   /* 1: the parameters are on the GPU, and must not get any part of a bad
+			 delta */
 };
 enum {
 	VICTIM,
@@ -31,8 +32,8 @@ enum {
 	STEP = 3
 };
 
-static const struct attack *spoil; /* in the process that does it, while it does */
-static uintptr_t spoil_begin;      /* where the payload lies */
+static const struct attack *spoil; /* set in the attacking process during the attack */
+static uintptr_t spoil_begin;      /* address of the payload */
 
 void __real_dense_put(const float *value, uint32_t n, uint8_t *to, uint32_t *crc, int past_caches);
 void __wrap_dense_put(const float *value, uint32_t n, uint8_t *to, uint32_t *crc, int past_caches);
@@ -63,7 +64,7 @@ size_t __wrap_message_head(struct message *m, uint32_t payload_crc, uint8_t *out
 	return __real_message_head(&other, payload_crc, out);
 }
 
-/* Where the attacker's push of this step will lie at the victim, and its delta. */
+/* Return the addresses of the attacker's push of this step at the victim, and of its delta. */
 static uintptr_t push_there(const sluice_model *model)
 {
 	return (uintptr_t)lane_slot_there(model->worker->lanes, VICTIM,
@@ -75,11 +76,12 @@ static uintptr_t delta_here(const sluice_model *model)
 {
 	const struct shard_layout *at = &model->layout.shards[ATTACKER];
 	const size_t entry = (MESSAGE_HEADER_BYTES + SPAN * sizeof(float) + 7) & ~(size_t)7;
-	const uint64_t position = (STEP - 1) * entry % at->log_bytes; /* the log holds three */
+	const uint64_t position = (STEP - 1) * entry % at->log_bytes; /* the log has room for
+									 three */
 	return (uintptr_t)home_log(model->home, ATTACKER) + position + MESSAGE_HEADER_BYTES;
 }
 
-/* The parameters, if they are in GPU memory. */
+/* Copies the parameters from GPU memory if they are there. */
 static void from_there(const struct memory *there, float params[COUNT])
 {
 	if (!there->address)
@@ -102,7 +104,8 @@ static void under_attack(sluice_job *job, int rank, void *argument)
 	log_capture();
 	for (uint64_t step = 1; step <= STEP && !rc; step++) {
 		fill(grad, COUNT, 10 * step + (uint64_t)rank);
-		rc = sluice_barrier(job); /* the attack may be noticed while a rank is in it */
+		rc = sluice_barrier(job); /* the attack may be noticed while a rank is in the
+					     barrier */
 		CHECK(!rc || (step == STEP && rank != ATTACKER));
 		from_there(&there, params);
 		memcpy(before, params, sizeof params);
@@ -112,7 +115,7 @@ static void under_attack(sluice_job *job, int rank, void *argument)
 		}
 		if (!rc)
 			rc = try_step(model, grad, target);
-		if (!rc && step == STEP) /* some had their part before it was noticed */
+		if (!rc && step == STEP) /* some ranks had their part before it was noticed */
 			rc = sluice_barrier(job);
 	}
 	CHECK(rc != 0);
@@ -123,7 +126,7 @@ static void under_attack(sluice_job *job, int rank, void *argument)
 	CHECK(attack->from_log || rank != VICTIM || model->shards[0].version == STEP - 1);
 	from_there(&there, params);
 	if (harmed && (!attack->from_log || attack->header ||
-		       attack->on_gpu)) { /* else some of it was added */
+		       attack->on_gpu)) { /* otherwise a part of it was added */
 		const uint64_t of = attack->from_log ? ATTACKER : VICTIM;
 		CHECK(!memcmp(params + of * SPAN, before + of * SPAN, SPAN * sizeof *params));
 	}

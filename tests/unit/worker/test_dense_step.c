@@ -22,7 +22,7 @@ struct shape {
 	const char *recipe;
 	uint64_t count;
 	uint32_t shards;
-	int worker_part, shard_part; /* expected to be dense in step 1 */
+	int worker_part, shard_part; /* 1: expected to be dense in step 1 */
 };
 
 static float value_of(const struct shape *shape, uint64_t step, int rank, uint64_t i)
@@ -54,7 +54,7 @@ static void push(struct side *s, const float *grad)
 	side_push(s, grad);
 }
 
-/* It looks at each message, and at the accumulator. */
+/* Opens the side that reads each message and the accumulator. */
 static void open_measured(struct side *s)
 {
 	side_open(s);
@@ -73,11 +73,11 @@ static void check_parts(struct side *dense, struct side *measured)
 		CHECK(dense->step > 1 || shard_dense_summed(own) == shape->shard_part);
 		CHECK(!shard_dense_summed(&measured->model->shards[s]));
 	}
-	/* Only a slot that lies in this process, too, can be filled in place. */
+	/* Only a slot that is mapped in this process can be filled in place. */
 	CHECK(dense->step > 1 || (lane_sent_way(lanes, 0) == LANE_PLACED) ==
 					 (shape->worker_part && lane_slot_there(lanes, 0, 1)));
 	CHECK(lane_sent_way(measured->model->worker->lanes, 0) == LANE_STAGED);
-	CHECK_OK(sluice_barrier(dense->job)); /* nobody goes on before all have looked */
+	CHECK_OK(sluice_barrier(dense->job)); /* no rank continues before all have looked */
 }
 
 static void both_ways(sluice_job *job, int rank, void *argument)
@@ -135,7 +135,7 @@ TEST(step__any_length__same_bits_as_message_by_message)
 		{ MOMENTUM, DENSE_PIECE + 1, 1, 1, 1 },
 		{ SGD, 3 * DENSE_PIECE, 3, 1, 1 },
 		{ SGD, 2 * (2 * DENSE_PIECE + 1) + 1, 2, 1, 1 },
-		{ SGD, (1 << 20) + 3, 1, 1, 1 }, /* past the caches */
+		{ SGD, (1 << 20) + 3, 1, 1, 1 }, /* exceeds the caches */
 	};
 	for (size_t i = 0; i < COUNT_OF(shapes); i++)
 		if (!thinned(i + 1, 2))
@@ -151,7 +151,7 @@ TEST_IN_JOB(push__nan_in_the_last_coordinate__ends_the_job_and_nothing_is_posted
 	static float params[COUNT], grad[COUNT];
 	log_capture();
 	sluice_model *model = OPEN(job, params, .count = COUNT, .shards = RANKS, .recipe = SGD);
-	/* Rank 1 may leave the barrier, and fail, while another rank is still in it. */
+	/* Rank 1 may leave the barrier and fail while another rank is still in it. */
 	int rc = sluice_barrier(job);
 	CHECK(!rc || rank != 1);
 	fill(grad, COUNT, 3);
@@ -163,7 +163,7 @@ TEST_IN_JOB(push__nan_in_the_last_coordinate__ends_the_job_and_nothing_is_posted
 		rc = sluice_pull(model, params);
 	CHECK(rc != 0 && error_says("rank 1 (node n1)", "NaN"));
 	CHECK(is_zero(params, COUNT) && model->shards[0].version == 0);
-	for (int w = 0; w < RANKS; w++) /* nothing of it was posted */
+	for (int w = 0; w < RANKS; w++) /* no part of the gradient was posted */
 		CHECK(inbox_arrivals(&model->shards[0], w) <= (w != 1));
 	sluice_model_close(&model);
 }
@@ -180,9 +180,9 @@ static void overflow(sluice_job *job, int rank, void *argument)
 	CHECK_OK(exchange(model, grad, params));
 	memcpy(before, params, sizeof params);
 	CHECK_OK(sluice_barrier(job));
-	grad[2 * SPAN - 1] = 3e38f; /* the last of shard 1 */
+	grad[2 * SPAN - 1] = 3e38f; /* the last coordinate of shard 1 */
 	int rc = exchange(model, grad, params);
-	if (!rc) /* the other shards were there sooner */
+	if (!rc) /* the other shards published before */
 		rc = sluice_barrier(job);
 	CHECK(rc == (rank == 1 ? SLUICE_ENUMERIC : SLUICE_EPEER));
 	CHECK(error_says("shard 1 at rank 1 (node n1) in step 2 is NaN or infinite",

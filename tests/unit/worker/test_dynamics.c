@@ -23,7 +23,8 @@ static sluice_model *open_model(sluice_job *job, const char *recipe, float *para
 	return model;
 }
 
-/* A noisy gradient at x, another for each rank and step; the same noise for the same step. */
+/* Makes a noisy gradient at x. The noise differs between ranks and steps, and is the same when a
+ * step is repeated. */
 static void gradient(sluice_job *job, uint64_t step, const float *x, float *grad)
 {
 	uint64_t rank = (uint64_t)sluice_rank(job);
@@ -95,7 +96,7 @@ TEST(train__lowpass_1__is_the_residual)
 struct books {
 	const char *recipe;
 	float alpha, beta; /* alpha 0: 1/t */
-	double average[D]; /* v of the uncompressed recursion */
+	double average[D]; /* v of the recursion without compression */
 	double signal[W][D], moved[D], size[D], error[W][D];
 };
 
@@ -135,7 +136,7 @@ static int twostep(sluice_job *job, void *context)
 			newest[i] = a + filter[i] - (double)sent[i];
 			CHECK(fabs((double)worker_residual(model->worker)[i] - newest[i]) < 1e-3);
 			newest[i] = (double)worker_residual(
-				model->worker)[i]; /* roundings do not add up here */
+				model->worker)[i]; /* roundings do not accumulate here */
 			b->error[rank][i] = newest[i];
 		}
 		CHECK_OK(sluice_pull(model, params));
@@ -254,7 +255,7 @@ TEST(calls__that_do_not_fit_the_signal__are_refused)
 	run_simulated(wrong_calls, plain);
 }
 
-/* Another rank, step or seed draws other noise, and restarts draw it again. */
+/* Another rank, step or seed draws other noise, and a restarted run draws the same noise. */
 static int noisy(sluice_job *job, void *context)
 {
 	float params[D], grad[D] = { 0 }, sent[3][D];
@@ -287,7 +288,7 @@ TEST(push__noise__has_its_deviation_and_differs_by_rank_and_seed)
 	for (int i = 0; i < D; i++)
 		square += sum[i] * sum[i];
 	assert_true(fabs(square / D / (W * 0.25) - 1) <
-		    5 * sqrt(2.0 / D)); /* independent, so squares add */
+		    5 * sqrt(2.0 / D)); /* independent, so squares add up */
 }
 
 /* ---- shards ---------------------------------------------------------------- */

@@ -12,7 +12,7 @@
 
 enum { N = 5000, K = 50, STEPS = 3, GLOBAL = 0, NON_BLOCKING = 1 };
 
-/* Functions of CUDA's runtime, which comes with the module. */
+/* Functions of CUDA's runtime, which are loaded with the module. */
 static struct {
 	const struct device_ops *ops;
 	const struct device_kernels *kernels;
@@ -44,7 +44,7 @@ static void fill(float *x, int step)
 		x[i] = noise(3, (uint64_t)step, 0, i);
 }
 
-/* Nothing has spoilt the capture. */
+/* Ends the capture, which must still be valid. */
 static void end_capture(void *stream)
 {
 	void *graph;
@@ -56,7 +56,7 @@ static void end_capture(void *stream)
 
 static const struct device_shape plain_shape = { .n = N, .k = K };
 
-/* By an application whose streams wait for the default one, as they do unless asked otherwise. */
+/* The application's streams wait for the default stream, as they do by default. */
 TEST_IN_RANKS(open_and_close__beside_a_capture__it_is_not_spoilt, 1)
 {
 	static float x[N];
@@ -84,7 +84,7 @@ TEST_IN_RANKS(open_and_close__beside_a_capture__it_is_not_spoilt, 1)
 	cuda.ops->release(&pinned);
 	cuda.ops->release(&m);
 	end_capture(stream);
-	/* the thread's mode is the one that it was */
+	/* the thread's mode is unchanged */
 	CHECK_OK(cuda.begin(stream, GLOBAL));
 	int (*allocate)(void **, size_t);
 	void *graph;
@@ -196,7 +196,8 @@ TEST(push_and_pull__stream_is_captured__refused_and_made_again_outside)
 		run_in_job(1, train_beside, recipes[i]);
 }
 
-/* A call that is refused brought no gradient: sluice_idle_step() finds that nobody has one. */
+/* A call that is refused has pushed no gradient, so sluice_idle_step() finds that no worker has
+ * one. */
 TEST_IN_JOB(push__refused__brings_no_gradient, 1)
 {
 	static float params[N], grad[N];

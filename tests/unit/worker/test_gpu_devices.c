@@ -13,7 +13,7 @@
 
 enum { N = 5000, STEPS = 3, NON_BLOCKING = 1, FAILURE = 719 };
 
-/* Functions of CUDA's runtime, which comes with the module. */
+/* Functions of CUDA's runtime, which are loaded with the module. */
 static struct {
 	const struct device_ops *ops;
 	int (*stream)(void **, unsigned);
@@ -46,8 +46,8 @@ static void fill(float *x, int step)
 		x[i] = noise(3, (uint64_t)step, 0, i);
 }
 
-/* A thread on GPU 0 trains a model on each of two GPUs, each in a stream of its own: no call for
- * one of them is for the other, and the thread stays where it was. */
+/* A thread on GPU 0 trains a model on each of two GPUs, each in its own stream. No call for one GPU
+ * reaches the other, and the thread's current device stays the same. */
 static void train_on_two(sluice_job *job, int rank, void *argument)
 {
 	static float params[2][N], grad[N], got[N];
@@ -103,8 +103,8 @@ TEST(push_and_pull__on_two_gpus_of_one_thread__each_on_its_own)
 	run_in_job(1, train_on_two, "up=all,round(0.1) down=all memory=residual");
 }
 
-/* The same with vectors in pieces, of which some are in host memory, and parameters of 16 bits:
- * also the open, and the way home of what was selected there before. */
+/* The same with vectors in pieces, some of them in host memory, and with 16-bit parameters. This
+ * includes opening, and moving an earlier selection back to the host. */
 TEST_IN_JOB(push_and_pull__pieces_on_another_gpu__on_that_one, 1)
 {
 	enum { HERE = 1000, THERE = N - HERE };
@@ -178,7 +178,7 @@ TEST_IN_JOB(push_and_pull__pieces_on_another_gpu__on_that_one, 1)
 	cuda.ops->release(&code_memory);
 }
 
-/* The copy in 32 bits of an earlier pull is still released with the device's own function. */
+/* The 32-bit copy of an earlier pull is still freed by the device's own function. */
 static int pull_from_wrong_gpu(int rank, void *argument)
 {
 	static float grad[N];
@@ -229,7 +229,7 @@ TEST_IN_RANKS(pin_and_unpin__cuda_says_no__the_application_finds_no_error, 1)
 		if (!rc)
 			cuda.ops->unpin(x);
 		CHECK(cuda.last_error() == 0);
-		CHECK_OK(cuda.ops->pin(x, sizeof x, &there)); /* nothing is left of it */
+		CHECK_OK(cuda.ops->pin(x, sizeof x, &there)); /* nothing of it is pinned any more */
 		cuda.ops->unpin(x);
 	}
 	return 0;

@@ -21,11 +21,11 @@ static int lag_and_post(int rank, void *argument)
 		const uint64_t seq = next_seq(&p);
 		emulated.lag(LAGGING);
 		CHECK_OK(sluice_push(p.gpu, p.grad_there));
-		/* In the order of the stream the gradient is the application's again. */
+		/* The application may reuse the gradient in the order of the stream. */
 		CHECK_OK(p.ops->zero(p.grad_there, COUNT * sizeof(float), NULL));
 		CHECK(sluice_push(p.gpu, p.grad_there) == SLUICE_EINVAL);
 		CHECK(sluice_push_range(p.gpu, p.grad_there, 0, COUNT) == SLUICE_EINVAL);
-		/* of the next push */
+		/* for the next push */
 		CHECK_OK(sluice_set(p.host, SLUICE_LR, 0.25f));
 		CHECK_OK(sluice_set(p.gpu, SLUICE_LR, 0.25f));
 		sluice_raise(p.gpu, 0x80);
@@ -33,7 +33,7 @@ static int lag_and_post(int rank, void *argument)
 		sleep_ms(5);
 		CHECK(late(&p) == DEVICE_ENQUEUED && next_seq(&p) == seq);
 		CHECK(emulated.run(ALL) > 5);
-		expect_becomes(&p, DEVICE_IDLE); /* the application does not call */
+		expect_becomes(&p, DEVICE_IDLE); /* without a call of the application */
 		CHECK(next_seq(&p) == seq + 1);
 		expect_same_messages(p.host, p.gpu);
 		emulated.lag(AT_ONCE);
@@ -59,7 +59,7 @@ TEST(push__device_lags__returns_first_and_the_progress_thread_posts)
 		run_ranks(2, lag_and_post, &shapes[i]);
 }
 
-/* Nothing but the pull and what CUDA does: each in its turn. */
+/* Calls only the pull and CUDA, in turn. */
 static int train_beside(int rank, void *argument)
 {
 	static struct pair p;
@@ -106,7 +106,7 @@ TEST(pull__device_lags__waits_and_gives_the_bits_of_host_memory)
 		run_ranks(RANKS, train_beside, &shapes[i]);
 }
 
-/* Ranks that take turns in one process have nobody who looks for them: a push waits. */
+/* If ranks take turns in one process, nobody else completes a push, so the push waits. */
 static int one_of_three(sluice_job *job, void *context)
 {
 	struct pair *p = calloc(1, sizeof *p);
@@ -145,8 +145,8 @@ TEST(push__simulated_ranks__waits)
 		run_ranks(1, simulate_three, &shapes[i]);
 }
 
-/* Some of it is the host's, which is no work of the progress thread: the next call on the job does
- * it. */
+/* The host must encode some messages, which the progress thread does not do. The next call on the
+ * job does it. */
 static int overflow_and_barrier(int rank, void *argument)
 {
 	static struct pair p;
@@ -180,7 +180,7 @@ TEST(barrier__host_encodes_what_overflows__posted_before_it_waits)
 	run_ranks(2, overflow_and_barrier, &shape);
 }
 
-/* One rank closes without having pulled; the other waits for its messages. */
+/* One rank closes the model without pulling, while the other waits for its messages. */
 static int close_early(int rank, void *argument)
 {
 	static struct pair p;
@@ -207,6 +207,6 @@ TEST(close__push_was_not_pulled__its_messages_are_posted_first)
 int main(void)
 {
 	if (device_is_real())
-		return 77; /* a real one lags as it likes */
+		return 77; /* a real device lags by itself */
 	return run_cases(NULL, NULL);
 }

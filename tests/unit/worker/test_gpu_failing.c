@@ -56,10 +56,10 @@ TEST(checkpoint__residual_and_momentum_on_the_gpu_are_restored)
 	scratch_remove(dir);
 }
 
-/* Calls to CUDA fail once, each in turn. */
+/* Makes one CUDA call fail, each in turn. */
 static void (*fail_later)(unsigned, int);
 
-/* Parameters that one rank cannot bring to the host: the others do not wait for it. */
+/* One rank cannot copy its parameters to the host. The others do not wait for it. */
 static void restore_failing(sluice_job *job, int rank, void *argument)
 {
 	enum { CULPRIT = 1, FIND = 2 };
@@ -130,8 +130,8 @@ TEST(push__nan_in_gpu_memory_is_named)
 	run_in_job(1, push_nan, "up=all,round(0.1) down=all memory=residual");
 }
 
-/* 1: a push in which CUDA failed has ended the job. 0: it was refused before anything was changed,
- * and the next one is made. */
+/* Returns 1 if a push in which CUDA failed has ended the job, and 0 if it was refused before
+ * anything changed, so that the next one can follow. */
 static int push_ended(sluice_model *gpu, const float *grad, unsigned step)
 {
 	char where[32];
@@ -145,22 +145,23 @@ static int push_ended(sluice_model *gpu, const float *grad, unsigned step)
 	}
 	CHECK(error_says("the push of rank 0", where));
 	CHECK(error_says("start the job again", "from a checkpoint"));
-	CHECK(sluice_push(gpu, grad) == SLUICE_EGPU); /* CUDA would do it now; the job is over */
+	CHECK(sluice_push(gpu, grad) == SLUICE_EGPU); /* CUDA would succeed now, but the job has
+							 ended */
 	CHECK(error_says("cudaErrorLaunchFailure", where));
 	return 1;
 }
 
 struct failing {
 	const char *recipe;
-	int skewed, pulls; /* pulls: it is the pull's calls that fail */
-	int alone;         /* one shard: fewer calls */
-	int nan;           /* the gradient of `step` holds one */
+	int skewed, pulls; /* pulls: the calls of the pull fail */
+	int alone;         /* 1: one shard, so there are fewer calls */
+	int nan;           /* 1: the gradient of `step` has NaN */
 	unsigned step;
-	unsigned least; /* calls that must be among them */
+	unsigned least; /* minimum number of calls that fail */
 };
 
-/* In each call of CUDA in turn a push or pull of `step` fails; all before it, and all of a step
- * that was spared, is as if none had. */
+/* Each CUDA call in turn fails in a push or pull of `step`. All steps before it, and a step in
+ * which no call failed, give the normal result. */
 static int push_failing(int rank, void *argument)
 {
 	const struct failing *f = argument;
@@ -209,7 +210,7 @@ static int push_failing(int rank, void *argument)
 				expect_same_messages(host, gpu);
 				expect_on_device(ops, there, params);
 				CHECK_OK(on_device_fetch(gpu->worker));
-				/* without a memory it is scratch */
+				/* without a memory, the residual is scratch memory */
 				CHECK(host->recipe.memory == MEMORY_NONE ||
 				      !memcmp(worker_residual(gpu->worker),
 					      worker_residual(host->worker), sizeof params));
@@ -228,8 +229,8 @@ static int push_failing(int rank, void *argument)
 		sluice_model_close(&host);
 		sluice_finalize(&job);
 	}
-	/* Some failures are none: a buffer that cannot be exported, a window that cannot be pinned.
-	 * But so many after each other mean that all calls have been through. */
+	/* Some failures have no effect, such as a buffer that cannot be exported or a window that
+	 * cannot be pinned. But after this many in a row, all calls have been tried. */
 	CHECK(quiet == QUIET);
 	CHECK(failed >= f->least);
 	ops->release(&params_memory);
@@ -312,7 +313,7 @@ TEST(push_and_pull__any_cuda_call_failing__is_EGPU_and_ends_the_job_or_changes_n
 		run_ranks(1, push_failing, &cases[i]);
 }
 
-/* The others of the job are told whose GPU failed, in which step, and what CUDA said. */
+/* The others in the job learn which rank's GPU failed, in which step, and CUDA's text. */
 static void push_failing_on_one(sluice_job *job, int rank, void *argument)
 {
 	enum { CULPRIT = 1, ENQUEUED = 10 };
@@ -334,7 +335,7 @@ static void push_failing_on_one(sluice_job *job, int rank, void *argument)
 		if (!rc)
 			rc = sluice_pull(model, there);
 	}
-	/* the others may be told before they are through with the first step */
+	/* the others may learn of it before they have finished the first step */
 	CHECK(rank != CULPRIT || step == 2);
 	CHECK(rc == (rank == CULPRIT ? SLUICE_EGPU : SLUICE_EPEER));
 	CHECK(error_says("the push of rank 1 (node n1) at step 2 failed on its GPU",

@@ -25,7 +25,7 @@ enum {
 	TORN_HEADER = 10
 };
 
-/* ---- shm, but later, and able to read the device's memory ------------------ */
+/* ---- shm with delays, which can read the device's memory -------------------- */
 
 struct waiting {
 	struct endpoint *endpoint;
@@ -35,10 +35,10 @@ struct waiting {
 };
 static struct waiting queue[QUEUE];
 static unsigned head, tail, from_device, full, gets, torn;
-static int steps; /* of the models; before, snapshots are READ */
+static int steps; /* steps of the models; before them, snapshots are READ */
 static struct transport_ops card;
 static const struct device_ops *ops;
-static int reads; /* whether the card reaches device memory: -1: of even ranks */
+static int reads; /* whether the card can read device memory; -1: on even ranks only */
 
 static int card_open(const struct transport_config *config, struct transport **out)
 {
@@ -75,7 +75,7 @@ static int card_post(struct endpoint *e, const struct transfer *x)
 	return 0;
 }
 
-/* As shm does, whose processor cannot read a device's memory itself. */
+/* Moves bytes like shm, whose processor cannot itself read a device's memory. */
 static int move(const struct waiting *w)
 {
 	static uint8_t bytes[8 * COUNT];
@@ -93,7 +93,7 @@ static int move(const struct waiting *w)
 	}
 	const int rc = shm_transport.post(w->endpoint, &x);
 	if (!rc && x.kind == TRANSFER_GET && steps &&
-	    gets++ % TORN_EVERY == 0) /* it is read again */
+	    gets++ % TORN_EVERY == 0) /* the reader then reads it again */
 		((uint8_t *)x.local)[torn++ % 2 ? x.bytes - 1 : TORN_HEADER] ^= 1;
 	return rc;
 }
@@ -142,7 +142,7 @@ static void begin(struct side *s)
 	steps = 1;
 }
 
-/* At the end: what went which way. */
+/* Checks at the end which payloads went which way. */
 static void check_ways(struct side *host, struct side *there)
 {
 	unsigned in_place = 0;
@@ -156,7 +156,7 @@ static void check_ways(struct side *host, struct side *there)
 		in_place += way == PAYLOAD_IN_PLACE;
 	}
 	CHECK(from_device == STEPS * in_place);
-	/* a header had to wait for its queue, and its payload was not sent twice */
+	/* a header waited for its queue, and its payload was not sent twice */
 	CHECK(full > 0);
 	CHECK(torn > 1);
 }
@@ -167,7 +167,7 @@ static void train(sluice_job *job, int rank, void *argument)
 							.push = there_push, .pull = there_pull };
 
 	ops = device();
-	log_capture(); /* the last messages of a rank wait in its queue for ever */
+	log_capture(); /* a rank's last messages stay in its queue for ever */
 	same_bits(job,
 		  &(struct training){
 			  .attr = { .count = COUNT, .shards = SHARDS, .recipe = argument },

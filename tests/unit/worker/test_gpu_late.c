@@ -7,7 +7,7 @@
 
 enum { QUIET = 4, SHORT_MS = 300 };
 
-/* What the pull, and every later call, says of a push whose device failed meanwhile. */
+/* Checks the error of the pull, and of every later call, after the device failed in a push. */
 static void expect_ended(struct pair *p, int rc)
 {
 	CHECK(rc == SLUICE_EGPU);
@@ -29,7 +29,7 @@ static void step_of_both(struct pair *p, int step)
 	CHECK_OK(sluice_pull(p->gpu, p->there));
 }
 
-/* In the n-th job the n-th operation of the second push fails when it runs. */
+/* In job n, operation n of the second push fails when it runs. */
 static int fail_one_by_one(int rank, void *argument)
 {
 	static struct pair p;
@@ -73,7 +73,7 @@ TEST(pull__device_failed_in_the_push__is_EGPU_and_the_job_is_over)
 		run_ranks(1, fail_one_by_one, &shapes[i]);
 }
 
-/* The calls of CUDA that a barrier makes for what the host encodes. */
+/* The CUDA calls of a barrier for messages that the host encodes. */
 static int fail_listed(int rank, void *argument)
 {
 	static struct pair p;
@@ -121,7 +121,8 @@ static int nan_later(int rank, void *argument)
 	to_device(p.ops, p.grad_there, p.grad);
 	emulated.lag(LAGGING);
 	CHECK_OK(sluice_push(p.gpu, p.grad_there));
-	CHECK_OK(p.ops->zero(p.grad_there, COUNT * sizeof(float), NULL)); /* it is still named */
+	CHECK_OK(p.ops->zero(p.grad_there, COUNT * sizeof(float), NULL)); /* the error still
+									     names it */
 	emulated.run(ALL);
 	CHECK(sluice_pull(p.gpu, p.there) == SLUICE_ENUMERIC);
 	CHECK(error_says("is NaN at index 321 of tensor weight", NULL));
@@ -141,8 +142,8 @@ TEST(pull__nan_in_what_was_pushed__is_named)
 		run_ranks(1, nan_later, &shapes[i]);
 }
 
-/* What overflowed, a coordinate or but a cell, is refused where it happened: the shard gets nothing
- * of it. */
+/* If a coordinate, or only a cell, overflows, the push is refused on the rank where it happened,
+ * and the shard gets nothing of it. */
 static int infinite_sketch(int rank, void *argument)
 {
 	enum { CULPRIT = 1, BAD = 2 * COUNT / 3, CASES = 4 };
@@ -156,7 +157,7 @@ static int infinite_sketch(int rank, void *argument)
 		CHECK_OK(p.ops->copy(before, p.there, sizeof before, NULL));
 		CHECK_OK(p.ops->wait(NULL));
 		int rc = sluice_barrier(
-			p.job); /* whoever is through first may have failed before the other is */
+			p.job); /* one rank may have failed before the other has finished */
 		CHECK(!rc || rank != CULPRIT);
 		CHECK_OK(sluice_set(p.gpu, SLUICE_LR, 10));
 		new_gradient(&p, 2);
@@ -186,7 +187,7 @@ TEST(push__sketch_of_a_sum_that_overflowed__is_ENUMERIC_and_named)
 	run_ranks(2, infinite_sketch, &shape);
 }
 
-/* How far the device came, and what is said of it. */
+/* The stage that the device has reached, and the expected message. */
 struct hanging {
 	struct shape shape;
 	unsigned runs;
@@ -230,7 +231,8 @@ TEST(pull__device_hangs__gpu_and_stage_are_named)
 		run_ranks(1, hang, &cases[i]);
 }
 
-/* What the shards asked for is not made: the pull waits for that while it holds the token. */
+/* The values that shards requested are never made, and the pull waits for them with the token
+ * held. */
 static int hang_in_pull(int rank, void *argument)
 {
 	static struct pair p;
@@ -263,7 +265,7 @@ static int fail_in_pull(int rank, void *argument)
 	emulated.fail_running(0, FAILURE);
 	CHECK(sluice_pull(p.gpu, p.there) == SLUICE_EGPU);
 	CHECK(error_says("sluice_pull", "cudaErrorLaunchFailure (unspecified launch failure)"));
-	CHECK(sluice_push(p.gpu, p.grad_there) == SLUICE_EGPU); /* the job is over */
+	CHECK(sluice_push(p.gpu, p.grad_there) == SLUICE_EGPU); /* the job has ended */
 	close_pair(&p);
 	return 0;
 }
@@ -290,7 +292,7 @@ static int capture_meanwhile(int rank, void *argument)
 	CHECK_OK(sluice_barrier(p.job));
 	CHECK(sluice_pull(p.gpu, p.there) == SLUICE_EGPU);
 	CHECK(error_says("being captured into a graph", "call outside of the capture"));
-	CHECK(sluice_push(p.gpu, p.grad_there) == SLUICE_EINVAL); /* the push stands */
+	CHECK(sluice_push(p.gpu, p.grad_there) == SLUICE_EINVAL); /* the push is still valid */
 	CHECK_OK(emulated.end(stream, &graph));
 	CHECK_OK(emulated.free_graph(graph));
 	CHECK_OK(sluice_pull(p.host, p.params));
@@ -306,7 +308,7 @@ TEST(pull__stream_is_captured_meanwhile__refused_and_the_capture_goes_on)
 	static struct shape shapes[] = {
 		{ .recipe = "up=topk(0.02) down=all memory=residual" },
 		{ .recipe = "up=topk(0.02) down=all memory=residual",
-		  .skewed = 1 }, /* the host encodes some */
+		  .skewed = 1 }, /* the host encodes some messages */
 	};
 	for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
 		run_ranks(1, capture_meanwhile, &shapes[i]);
@@ -315,6 +317,6 @@ TEST(pull__stream_is_captured_meanwhile__refused_and_the_capture_goes_on)
 int main(void)
 {
 	if (device_is_real())
-		return 77; /* a real one lags as it likes */
+		return 77; /* a real device lags by itself */
 	return run_cases(NULL, NULL);
 }

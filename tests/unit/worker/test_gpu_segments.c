@@ -18,11 +18,11 @@ static const uint64_t lengths[PIECES] = { 701, 1, 598, 200 };
 static const int some[PIECES] = { 1, 0, 1, 1 }, every[PIECES] = { 1, 1, 1, 1 },
 		 none_there[PIECES] = { 0 };
 
-/* A vector in pieces, and the same in host memory. */
+/* A vector in pieces, and the same vector in host memory. */
 struct pieces {
 	sluice_segment of[PIECES];
 	struct memory memory[PIECES];
-	const int *on_device; /* which of them are */
+	const int *on_device; /* which pieces are on the device */
 	uint8_t here[PIECES][COUNT * sizeof(float)];
 };
 
@@ -61,7 +61,7 @@ static void move(struct pieces *p, int home)
 	CHECK_OK(device()->wait(NULL));
 }
 
-/* The upper half of a float, of values that have no more. */
+/* Stores the upper halves of floats whose lower halves are zero. */
 static void put(struct pieces *p, const float *from)
 {
 	for (int i = 0; i < PIECES; i++)
@@ -76,7 +76,7 @@ static void put(struct pieces *p, const float *from)
 	move(p, 0);
 }
 
-/* Each element is that of flat, or, of 16 bits, one of its neighbours. */
+/* Checks that each element is that of flat, or with 16 bits one of its neighbours. */
 static void check_pieces(struct pieces *p, const float *flat)
 {
 	move(p, 1);
@@ -147,7 +147,7 @@ static void train(sluice_job *job, int rank, const char *recipe, const int types
 	check_of = NULL;
 }
 
-/* Pieces that are all in GPU memory, beside the same in host memory: the same bytes. */
+/* Compares pieces that are all in GPU memory with the same pieces in host memory. */
 static void train_there(sluice_job *job, int rank, const char *recipe, const int types[2],
 			int in_ranges)
 {
@@ -238,7 +238,7 @@ TEST(push_and_pull__pieces_on_a_gpu__as_in_host_memory)
 	run_in_job(2, train_all, NULL);
 }
 
-/* One vector of 16 bits there, also across a state. */
+/* One vector of 16 bits on the device, also after its state was saved and loaded. */
 TEST_IN_JOB(pull__of_16_bits_on_a_gpu__as_in_host_memory, 2)
 {
 	static uint8_t state[64 << 10];
@@ -304,7 +304,7 @@ static void pull_narrow(sluice_model *model, void *target, int in_ranges)
 	}
 }
 
-/* b is closed, and goes on from its state. */
+/* Closes b, and continues from its state. */
 static void restore(sluice_job *job, const sluice_model_attr *attr, void *there, sluice_model **b)
 {
 	static uint8_t state[256 << 10];
@@ -387,7 +387,7 @@ TEST_IN_JOB(pull__of_16_bits_on_a_gpu__the_bits_of_16_bits_in_host_memory, 2)
 	}
 }
 
-/* Each call of CUDA in the first pull there fails, in turn, which is said. */
+/* Each CUDA call in the first pull on the device fails in turn, and is reported. */
 static int pull_failing(int rank, void *argument)
 {
 	enum { CALLS = 40 };
@@ -420,7 +420,7 @@ static int pull_failing(int rank, void *argument)
 	return 0;
 }
 
-/* The same of a whole step of pieces there. */
+/* The same for a whole step of pieces on the device. */
 static int step_failing(int rank, void *argument)
 {
 	enum { CALLS = 90 };
@@ -475,7 +475,7 @@ TEST(pull__of_16_bits__calls_of_a_gpu_fail__it_is_said)
 	run_ranks(1, pull_failing, "up=topk(0.1) down=all update=none");
 }
 
-/* Rank 1 has the bytes on its device; rank 0 wants them on its own, rank 2 in host memory. */
+/* Rank 1 has the bytes on its device. Rank 0 receives them on its device, rank 2 in host memory. */
 TEST_IN_JOB(broadcast__from_and_to_a_gpu__as_in_host_memory, 3)
 {
 	enum { MOST = 9 << 20 };
@@ -501,8 +501,8 @@ TEST_IN_JOB(broadcast__from_and_to_a_gpu__as_in_host_memory, 3)
 	device()->release(&there);
 }
 
-/* Each call of CUDA on one rank fails, in turn: the others do not wait for it, and unless it failed
- * when the others had their bytes, they hear of it. */
+/* Each CUDA call on one rank fails in turn. The other ranks do not wait for it. They learn of the
+ * failure unless they already had their bytes. */
 static void broadcast_failing(sluice_job *job, int rank, void *argument)
 {
 	enum { CALLS = 24, LARGE = 9 << 20 };
@@ -537,9 +537,9 @@ TEST(broadcast__calls_of_a_gpu_fail_on_one_rank__all_hear_of_it)
 		run_in_job(3, broadcast_failing, &culprit);
 }
 
-/* ---- vectors in one piece, of a type that need not be the model's ---- */
+/* ---- vectors in one piece, of a type that may differ from the model's ---- */
 
-/* In host memory, and the same on a device. */
+/* A vector in host memory, and the same on a device. */
 struct twin {
 	float here[COUNT], back[COUNT];
 	struct memory there;
@@ -572,7 +572,7 @@ static void check_twin(struct twin *t)
 
 struct one_piece {
 	const char *recipe;
-	int grad, grad_type, param, param_type; /* of the pieces, and of the model */
+	int grad, grad_type, param, param_type; /* types of the pieces, and of the model */
 };
 
 static void train_one_piece(sluice_job *job, int rank, const struct one_piece *c)
@@ -630,7 +630,7 @@ static int train_all_of_one_piece(int rank, void *argument)
 					       types[i / 3 % 3] };
 
 			if (c.param_type == SLUICE_F32 && !strstr(c.recipe, "none"))
-				c.param = SLUICE_F32; /* of which there is a copy in 32 bits */
+				c.param = SLUICE_F32; /* for which there is a 32-bit copy */
 			train_one_piece(job, rank, &c);
 		}
 	sluice_finalize(&job);

@@ -13,7 +13,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Which parts the device packed. */
+/* Returns the parts that the device packed, as bits. */
 static uint32_t packed(const sluice_model *gpu)
 {
 	uint32_t n = 0;
@@ -32,12 +32,13 @@ static void expect_packed(const sluice_model *gpu, const struct shape *shape)
 			  rulebook_step(&gpu->worker->rules, step_of(gpu).steps + 1, 0).reset;
 	for (uint32_t s = 0; s < gpu->layout.n_shards; s++) /* all ranks are on this machine */
 		CHECK(on_device_way(gpu->worker, s) == PAYLOAD_PLACED);
-	if (whole && kind->varies) /* some may have more than their slot holds */
+	if (whole && kind->varies) /* some may have more coordinates than their slot holds */
 		return;
 	CHECK(whole ? packed(gpu) + !!shape->skewed == gpu->layout.n_shards : packed(gpu) == 0);
 }
 
-/* Codes instead of these values, and what they mean. Room for COUNT floats. */
+/* Makes codes in place of these values, and sets the values to those of the codes. codes has room
+ * for COUNT floats. */
 static void narrow_gradient(uint16_t *codes, float *grad, int type)
 {
 	for (size_t i = 0; i < COUNT; i++) {
@@ -49,7 +50,7 @@ static void narrow_gradient(uint16_t *codes, float *grad, int type)
 	}
 }
 
-/* What the device was asked for since the last call. On a GPU nobody counts. */
+/* Returns the counts of device calls since the last call. On a real GPU nothing is counted. */
 static struct emulated_counts count(void)
 {
 	void *symbol = dlsym(dlopen(device_module_path(), RTLD_NOW | RTLD_NOLOAD),
@@ -70,7 +71,7 @@ static const struct shape *shape_of(const struct side *s)
 
 static uint16_t spelled[2 * COUNT];
 
-/* Of 16 or 8 bits: what codes of it mean. */
+/* With 16 or 8 bits, draws the values of codes. */
 static void draw(float *grad, const float *params, const struct side *s)
 {
 	gradient(grad, s->rank, (int)s->step, shape_of(s));
@@ -93,7 +94,7 @@ static void measure(struct side *s)
 	CHECK_OK(sluice_set(s->model, SLUICE_MEASURE, measured(s)));
 }
 
-/* By the call that the recipe asks for. */
+/* Pushes by the call that the recipe requires. */
 static void push(struct side *s, const float *grad)
 {
 	const uint8_t *bytes = (const uint8_t *)grad;
@@ -123,7 +124,7 @@ static void push_here(struct side *s, const float *grad)
 	push(s, grad);
 }
 
-/* No time of a push counts twice in the sums. */
+/* Checks that no time of a push is counted twice in the sums. */
 static void push_timed(struct side *s, const void *grad)
 {
 	sluice_model_stats before = { .size = sizeof before }, after = { .size = sizeof after };
@@ -143,7 +144,8 @@ static void push_there(struct side *s, const float *grad)
 	void *grad_there = there_grad(s, given, sizeof point);
 
 	count();
-	CHECK_OK(sluice_point(s->model, s->params, grad_there)); /* lies there for a moment */
+	CHECK_OK(sluice_point(s->model, s->params, grad_there)); /* grad_there holds the point
+								    for a moment */
 	CHECK(count().pinned == 0 || s->step == 1);
 	expect_on_device(device(), grad_there, point);
 	there_grad(s, given, sizeof point);
@@ -159,14 +161,14 @@ static void pull_there(struct side *s, float *target)
 {
 	count();
 	there_pull(s, target);
-	/* The first may open a selector. Copies of pageable memory wait for the device. */
+	/* The first step may open a selector. Copies of pageable memory wait for the device. */
 	CHECK(count().pageable == 0 || s->step == 1);
 }
 
 static void compare_messages(struct side *host, struct side *gpu)
 {
 	if (on_device_selects(
-		    gpu->model->worker)) /* where a support was agreed, there were others */
+		    gpu->model->worker)) /* if a support was agreed, others were deferred */
 		expect_same_messages(host->model, gpu->model);
 	expect_overflow(gpu->model, shape_of(gpu)->skewed);
 }
@@ -188,7 +190,7 @@ static void train_all(sluice_job *job, int rank, void *argument)
 			  &here, &there);
 }
 
-/* All shapes in the same processes: each would have to open the GPU anew. */
+/* All shapes run in the same processes, because opening the GPU takes long. */
 TEST(push_and_pull__gpu_memory_gives_the_bits_of_host_memory)
 {
 	static struct shape shapes[] = {
@@ -375,7 +377,7 @@ TEST(push_and_pull__gpu_memory_gives_the_bits_of_host_memory)
 	run_in_job(RANKS, train_all, shapes);
 }
 
-/* A program that was compiled before the stream was added. */
+/* The program was compiled before the stream was added. */
 static void open_without_stream(sluice_job *job, int rank, void *argument)
 {
 	static float params[COUNT];
@@ -422,7 +424,8 @@ static void overflow(sluice_job *job, int rank, void *argument)
 	CHECK_OK(sluice_pull(model, there));
 	ops->copy(before, there, sizeof before, NULL);
 	CHECK_OK(sluice_barrier(job));
-	grad[2 * COUNT / 3] = rank ? 1 : -1e38f; /* finite, until the step size multiplies it */
+	grad[2 * COUNT / 3] = rank ? 1 : -1e38f; /* finite until it is multiplied by the step
+						    size */
 	to_device(ops, grad_there, grad);
 	CHECK_OK(sluice_set(model, SLUICE_LR, 10));
 	int rc = sluice_push(model, grad_there);
@@ -479,7 +482,7 @@ static void push_spoilt(sluice_job *job, int rank, void *argument)
 	CHECK_OK(sluice_set(model, SLUICE_GRAD_SCALE, s->scale));
 	int rc = sluice_push(model, grad_there);
 	CHECK(rc || on_device_selects(model->worker));
-	rc = rc ? rc : sluice_set(model, SLUICE_GRAD_SCALE, 1); /* it has its own */
+	rc = rc ? rc : sluice_set(model, SLUICE_GRAD_SCALE, 1); /* this worker has its own scale */
 	rc = rc ? rc : sluice_pull(model, params);
 	CHECK(rc == SLUICE_ENUMERIC && error_says(s->is, NULL));
 	sluice_model_close(&model);

@@ -36,7 +36,7 @@ static uint32_t mix(int step, int rank, size_t i)
 	return (uint32_t)((noise(5, (uint64_t)step, (uint64_t)rank, i) + 1) * 0x1p31f);
 }
 
-/* Codes of the two gradients of a step, and what they mean. */
+/* Codes of the two gradients of a step, and their values. */
 struct gradients {
 	uint16_t narrow[2][COUNT];
 	float wide[2][COUNT];
@@ -89,7 +89,7 @@ static void push_wide(struct side *s, const float *grad)
 	push(s, grad, drawn.wide[1], 0);
 }
 
-/* Each rank has its own type. */
+/* Each rank has another type. */
 static void open_narrow(struct side *s)
 {
 	s->attr.grad_type = s->rank == 1 ? kind_of(s)->type : SLUICE_F32;
@@ -137,7 +137,7 @@ TEST_IN_JOB(push__gradient_in_few_bits_gives_the_bits_of_its_floats, 2)
 	}
 }
 
-/* One worker, everything sent: what comes back is what was pushed. */
+/* One worker sends everything, so the pull returns what was pushed. */
 static void send_every_code(sluice_job *job, int rank, void *argument)
 {
 	static uint16_t code[CODES];
@@ -169,7 +169,7 @@ TEST(push__every_code_means_what_the_standard_says)
 		run_in_job(1, send_every_code, (void *)&types[i]);
 }
 
-/* Codes of NaN and infinity, and a scale that makes a finite one infinite. */
+/* Codes of NaN and infinity, and a scale that makes a finite code infinite. */
 static void push_spoilt_codes(sluice_job *job, int rank, void *argument)
 {
 	static const struct spoilt {
@@ -230,7 +230,7 @@ TEST_IN_JOB(scale__impossible_or_in_the_middle_of_a_push__is_refused, 1)
 	CHECK(sluice_set(model, SLUICE_GRAD_SCALE, 2) == SLUICE_EINVAL);
 	CHECK(error_says("a gradient has a single scale", "ranges of this one were pushed"));
 	CHECK_OK(sluice_push_range(model, code, 9, COUNT - 9));
-	CHECK_OK(sluice_set(model, SLUICE_GRAD_SCALE, 2)); /* the push has its scale */
+	CHECK_OK(sluice_set(model, SLUICE_GRAD_SCALE, 2)); /* the push has used its scale */
 	CHECK_OK(sluice_pull(model, mean));
 	CHECK(mean[0] == 1 && mean[COUNT - 1] == 1);
 	piece.scale = 0;
@@ -280,7 +280,8 @@ TEST_IN_JOB(model_open__type_of_gradients_is_judged_where_the_size_covers_it, 1)
 	sluice_model_attr attr = { .size = offsetof(sluice_model_attr, grad_type),
 				   .count = COUNT,
 				   .grad_type = 99 };
-	sluice_model *model = rank_open(job, params, attr); /* compiled before there were types */
+	sluice_model *model = rank_open(job, params, attr); /* compiled before the types were
+							       added */
 	CHECK_STEP(model, params, params);
 	sluice_model_close(&model);
 	log_capture();

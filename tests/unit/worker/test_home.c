@@ -14,7 +14,7 @@
 
 enum { RANKS = 3, SHARDS = 2, HOLDERS = 2, REMOTE_BYTES = 1 << 20, BYTES = 256 };
 
-/* Ranks 1 and 2 hold both shards; rank 0 is the worker. */
+/* Ranks 1 and 2 hold both shards. Rank 0 is the worker. */
 static struct {
 	struct transport transport[RANKS];
 	struct endpoint endpoint[RANKS];
@@ -23,10 +23,10 @@ static struct {
 	sluice_job job;
 	struct worker worker;
 	sluice_model model;
-	int full[RANKS]; /* the queue to that rank has no room */
+	int full[RANKS]; /* 1: the queue to that rank is full */
 	unsigned posted[RANKS];
 	struct transfer last[RANKS];
-	uint8_t bytes[RANKS][BYTES]; /* that the last put wrote */
+	uint8_t bytes[RANKS][BYTES]; /* the bytes that the last put wrote */
 } w;
 
 /* ---- the transport, and the job above it ----------------------------------- */
@@ -115,7 +115,7 @@ void __wrap_progress_release(sluice_job *job)
 
 static char waits_for[200];
 
-/* A wait that does not end at once times out. */
+/* Makes a wait time out unless it ends at once. */
 int __wrap_progress_until(sluice_job *job, int (*done)(void *),
 			  void (*describe_wait)(void *, char *, size_t), void *context)
 {
@@ -187,7 +187,7 @@ static void push(uint32_t shard, uint8_t byte)
 	assert_int_equal(lane_post(w.worker.lanes, shard), 1);
 }
 
-/* What holder k of the shard writes to the worker. */
+/* Writes a notice of holder k of the shard to the worker. */
 static int notice(uint32_t shard, uint32_t k, uint64_t version, uint64_t consumed)
 {
 	uint8_t *line = (uint8_t *)(uintptr_t)home_notice(w.model.home, shard, k);
@@ -254,7 +254,7 @@ TEST(post__one_queue_is_full__goes_to_the_other_and_once_to_each)
 	assert_int_equal(lane_post(w.worker.lanes, 0), 0);
 	assert_false(lane_posted(w.worker.lanes, 0));
 	assert_int_equal(w.posted[1], 1);
-	/* The one that has it may consume it meanwhile. */
+	/* The holder that has the message may consume it meanwhile. */
 	assert_int_equal(notice(0, 0, 1, 1), 1);
 	w.full[2] = 0;
 	assert_int_equal(lane_post(w.worker.lanes, 0), 1);
@@ -291,7 +291,7 @@ TEST(notice__holder_of_an_older_epoch__announces_nothing)
 	notice(0, 0, 1, 0);
 	assert_true(lane_announced(w.worker.lanes, 0, 1));
 	lane_took(w.worker.lanes, 0, 1, 1);
-	/* In epoch 2 the second holder is the one to read from. */
+	/* In epoch 2 the worker reads from the second holder. */
 	home_move(w.model.home, 0, 1, 2);
 	lanes_follow(w.worker.lanes);
 	assert_int_equal(home_rank(w.model.home, 0), rank_of(0, 1));
@@ -331,7 +331,7 @@ TEST(notice__rank_that_holds_nothing__is_refused)
 	close_worker();
 }
 
-/* A payload cannot be made in the windows of two holders. */
+/* With two holders, a payload cannot be made directly in their windows. */
 TEST(slot_there__mapped__is_that_of_an_only_holder)
 {
 	open_worker(1);

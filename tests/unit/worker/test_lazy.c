@@ -24,7 +24,7 @@ TEST(lazy__window_of_two__allowance_is_weighted_sum_over_lr_squared)
 	lazy_moved(&l, 4);
 	assert_true(lazy_allowance(&l, 0.5f) == 0.5 * 4 / 0.25);
 	lazy_moved(&l, 1);
-	lazy_moved(&l, 2); /* the first is out of the window */
+	lazy_moved(&l, 2); /* the first one leaves the window */
 	assert_true(lazy_allowance(&l, 0.5f) == 0.5 * 3 / 0.25);
 }
 
@@ -37,7 +37,7 @@ TEST(lazy__equal_counts_as_skippable_but_not_the_first_nor_after_the_longest)
 	lazy_uploaded(&l, 2);
 	assert_true(lazy_skips(&l, 1, 9 + 3 * 2, 0));
 	assert_false(lazy_skips(&l, 1, 9 + 3 * 2 + 0.5, 0));
-	assert_true(lazy_skips(&l, 1, 9 + 3 * 2 + 0.5, 1)); /* its own rounding counts too */
+	assert_true(lazy_skips(&l, 1, 9 + 3 * 2 + 0.5, 1)); /* its rounding error also counts */
 	lazy_skipped(&l);
 	assert_true(lazy_skips(&l, 1, 0, 0));
 	lazy_skipped(&l);
@@ -55,19 +55,20 @@ struct run {
 	const char *recipe;
 	int steps, period;
 	uint64_t uploads, skipped, elements;
-	double gap, worst_sum; /* from the optimum; references against what the shards have */
+	double gap, worst_sum; /* distance from the optimum; difference between the references
+				  and the shards' sum */
 	float params[W][D], sent[W][D];
 	int apart, apart_between;
-	int damage; /* step after which something goes wrong; 0: never */
+	int damage; /* step after which the damage happens; 0: never */
 	enum {
 		FORGETS,
 		DOUBLES,
 		ALONE
-	} how;            /* shard 0 an upload of rank 1; rank 1 begins anew, nobody else */
+	} how;            /* shard 0 loses an upload of rank 1; rank 1 alone begins again */
 	double sum_after; /* worst_sum of the last step */
 };
 
-/* f_m = sum of h_m (x - c_m)^2 / 2, unequal curvatures; the gradient is exact. */
+/* f_m = sum of h_m (x - c_m)^2 / 2 with unequal curvatures. The gradient is exact. */
 static float curvature(int m)
 {
 	return 0.02f + 0.2f * (float)(m * m) / (W * W);
@@ -240,13 +241,13 @@ TEST(push__every_fourth_step__replicas_part_and_meet_again)
 
 	assert_true(local.apart_between && coarse.apart_between && kept.apart_between);
 	assert_int_equal(local.elements, W * 50 * D);
-	/* Unequal curvatures pull the average of local models aside. */
+	/* With unequal curvatures, the average of local models misses the optimum. */
 	assert_true(local.gap < 0.1 && coarse.gap < 0.1 && kept.gap < 0.1);
 }
 
 enum { PERIOD = 4 };
 
-/* The last gradient of the period of rank 0 is no number. */
+/* The last gradient of rank 0 in the period is NaN. */
 static int skip_the_exchange_step(sluice_job *job, void *recipe)
 {
 	float params[D] = { 0 }, grad[D];
@@ -307,7 +308,7 @@ TEST(push__lost_or_repeated_upload__is_noticed_and_healed)
 		print_message("%-64s gap %.2e, sums differed by %.2e, at the end by %.1e\n",
 			      run.recipe, run.gap, run.worst_sum, run.sum_after);
 		assert_int_equal(run.apart, 0);
-		assert_true(run.how == ALONE || run.worst_sum > 0.2); /* the damage was there */
+		assert_true(run.how == ALONE || run.worst_sum > 0.2); /* the damage had an effect */
 		assert_true(run.sum_after < 1e-4 && run.gap < 2e-3);
 	}
 	assert_true(
@@ -315,7 +316,7 @@ TEST(push__lost_or_repeated_upload__is_noticed_and_healed)
 	sluice_set_log(NULL, NULL);
 }
 
-/* A checkpoint between the noticing and the mending keeps what is due. */
+/* A checkpoint between the detection of the damage and its repair must keep the pending repair. */
 static int interrupt(sluice_job *job, void *context)
 {
 	float x[D] = { 0 }, grad[D];
@@ -412,12 +413,12 @@ static int average(sluice_job *job, void *context)
 		rc = -1;
 	for (int step = 0; step < run->steps && !rc; step++) {
 		for (int i = 0; i < D; i++)
-			x[i] = (float)(i + 10 * rank + 100 * step); /* means are exact */
+			x[i] = (float)(i + 10 * rank + 100 * step); /* the means are exact */
 		if (!(rc = sluice_push(model, x)))
 			rc = sluice_pull(model, x);
 		memcpy(run->params[rank], x, sizeof x);
 		for (int i = 0; i < D && !rc; i++) {
-			/* 2 shards of 30; of each the block step % 3. */
+			/* 2 shards of 30 coordinates; in each, the block step % 3. */
 			int chosen = run->period == 1 || i % 30 / 10 == step % 3;
 			int own = i + 10 * rank + 100 * step,
 			    mean = i + 10 * (W - 1) / 2 + 100 * step;

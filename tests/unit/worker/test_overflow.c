@@ -12,7 +12,7 @@ enum {
 	RANKS = 3,
 	COUNT = 3 * 4000,
 	SPAN = COUNT / RANKS,
-	BAD = 2 * SPAN - 7 /* of shard 1 */,
+	BAD = 2 * SPAN - 7 /* in shard 1 */,
 	CULPRIT = 1
 };
 
@@ -20,7 +20,7 @@ static const sluice_tensor tensors[] = { { "weight", SPAN }, { "bias", COUNT - S
 
 struct trial {
 	const char *recipe;
-	int ranges; /* the gradient comes in two */
+	int ranges; /* 1: the gradient comes in two ranges */
 };
 
 static sluice_model *open_model(sluice_job *job, const char *recipe, float *params)
@@ -40,8 +40,8 @@ static int push_and_pull(sluice_model *model, const struct trial *trial, const f
 	return rc ? rc : sluice_pull(model, params);
 }
 
-/* One step that goes well, then the one that does not; nothing of shard 1 is added. The parameter
- * at BAD begins with first. */
+/* Makes one step that succeeds and one that fails, in which nothing of shard 1 is added. The
+ * parameter at BAD begins with first. */
 static void train(sluice_job *job, const struct trial *trial, float first, float large, float lr,
 		  int culprit, const char *says)
 {
@@ -54,28 +54,28 @@ static void train(sluice_job *job, const struct trial *trial, float first, float
 	CHECK_OK(push_and_pull(model, trial, grad, params));
 	memcpy(before, params, sizeof params);
 	int rc = sluice_barrier(
-		job); /* the culprit may be through, and have failed, before the others are */
+		job); /* the culprit may have failed before the others have finished */
 	if (!rc)
 		rc = sluice_set(model, SLUICE_LR, lr);
 	CHECK(!rc || sluice_rank(job) != culprit);
 	grad[BAD] = large;
 	if (!rc)
 		rc = push_and_pull(model, trial, grad, params);
-	if (!rc) /* the other shards were there sooner */
+	if (!rc) /* the other shards published before */
 		rc = sluice_barrier(job);
 	CHECK(rc == (sluice_rank(job) == culprit ? SLUICE_ENUMERIC : SLUICE_EPEER));
 	CHECK(error_says(says, "index 3993 of tensor bias"));
 	CHECK(error_says(first > 0 ? "range of floats" : "overflowed", "lower the learning rate"));
-	/* A worker's own step has written the parameters that are wrong. */
+	/* With when=every, the local step has already written the wrong parameters. */
 	CHECK(strstr(trial->recipe, "when=every") ||
 	      !memcmp(params + SPAN, before + SPAN, SPAN * sizeof *params));
-	CHECK(sluice_push(model, grad) == rc); /* the job is over */
+	CHECK(sluice_push(model, grad) == rc); /* the job has ended */
 	sluice_model_close(&model);
 }
 
 static void overflow_at_a_worker(sluice_job *job, int rank, void *argument)
 {
-	/* The step size is inside of the memory: it multiplies what is finite. */
+	/* With the step size inside of the memory, it multiplies finite values. */
 	train(job, argument, 0, rank == CULPRIT ? -1e38f : 1, 10, CULPRIT,
 	      "the gradient of rank 1 (node n1) at step 2");
 }
@@ -138,7 +138,7 @@ TEST(publish__sum_that_overflowed__ends_the_job_by_name_and_nothing_is_added)
 
 static void overflow_of_a_parameter(sluice_job *job, int rank, void *argument)
 {
-	/* All workers send this, and neither their sum nor their mean overflows. */
+	/* All workers send this value. Neither the sum nor the mean overflows. */
 	train(job, argument, 3e38f, -1e38f, 1, CULPRIT,
 	      "step 2 computes inf for the parameter of shard 1 at rank 1 (node n1)");
 }

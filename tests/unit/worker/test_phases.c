@@ -16,7 +16,7 @@ enum { N = 7850, K = 80 };
 static float x[N], y[N], both[N], estimate[N];
 static float cells_x[5 * 2000], cells_y[5 * 2000], cells_both[5 * 2000];
 
-/* How many of the K heaviest of v_j = j^-0.8, planted in random order with random signs, are among
+/* Returns how many of the K heaviest of v_j = j^-0.8, in random order with random signs, are among
  * the 4 K heaviest estimates. */
 static double recovered(uint32_t columns, uint64_t seed)
 {
@@ -86,7 +86,7 @@ TEST(sketch__whole_numbers__sum_of_sketches_is_sketch_of_sum_to_the_bit)
 
 TEST(sketch__signs_and_buckets__are_balanced_and_uncorrelated)
 {
-	/* One coordinate at a time: its cells tell its buckets and signs. */
+	/* Adds one coordinate at a time, whose cells show its buckets and signs. */
 	enum { COLUMNS = 16, ROWS = 5, DRAWS = 4000 };
 	const struct sketch_shape shape = { ROWS, COLUMNS, 4 };
 	static float one[DRAWS], cells[ROWS * COLUMNS];
@@ -197,7 +197,8 @@ TEST(sketch__any_number_of_workers__pool_up_and_k_down)
 	}
 }
 
-/* Only rank 1's gradient is ever large, at 7; the leader of step 2 selects it, nobody before. */
+/* Only rank 1's gradient has a large value, at coordinate 7. The leader of step 2 selects it, and
+ * no earlier leader does. */
 static int follow_leader(sluice_job *job, void *context)
 {
 	float params[100] = { 0 }, grad[100] = { 0 };

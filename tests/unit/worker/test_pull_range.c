@@ -27,8 +27,7 @@ static const char *const recipes[] = {
 };
 enum { RECIPES = sizeof recipes / sizeof *recipes, STEPS = 4 };
 
-/* The ways to wait that a rank goes through from step to step. What a range gave does not change
- * any more. */
+/* Waits in other ways in each step. Coordinates of a completed range must not change any more. */
 static void pull_in_pieces(struct side *s, float *target)
 {
 	static const uint64_t pieces[] = { 1, 2, 7, 37 };
@@ -75,7 +74,7 @@ TEST_IN_JOB(pull_range__any_cut_and_order__same_bits_as_one_pull, 1, 3)
 
 enum { SHARD = COUNT / 2 };
 
-/* The publication of shard 1 that was taken last. */
+/* Returns the last publication of shard 1 that was handled. */
 static uint64_t taken(sluice_model *model)
 {
 	progress_take(model->job);
@@ -106,7 +105,7 @@ static void go_on_early(sluice_job *job, int rank, void *argument)
 		CHECK(params[10] == -1.5f * (float)step);
 		if (!rank)
 			atomic_store(pulled, step);
-		/* No call of this rank is needed for the rest to come. */
+		/* The rest arrives without a call of this rank. */
 		for (int waited = 0; taken(model) < (uint64_t)step; waited++) {
 			CHECK(waited < 60000);
 			sleep_ms(1);
@@ -161,7 +160,7 @@ TEST_IN_JOB(calls__out_of_order_or_range__are_refused, 2)
 	sluice_model_close(&model); /* in the middle of a pull */
 }
 
-/* Rank 1 closes after one step, and rank 0 waits for a range of the second one. */
+/* Rank 1 closes the model after one step, and rank 0 waits for a range of the second step. */
 TEST_IN_JOB(pull_range__that_nobody_can_complete__fails_naming_who_closed, 2)
 {
 	float params[COUNT] = { 0 }, grad[COUNT] = { 0 };

@@ -13,7 +13,7 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- which coordinates are there ------------------------------------------- */
+/* ---- which coordinates have arrived ------------------------------------------ */
 
 TEST(tiling__ranges_in_any_order__agrees_with_a_map_of_single_coordinates)
 {
@@ -82,7 +82,7 @@ static const char *const recipes[] = {
 };
 enum { RECIPES = sizeof recipes / sizeof *recipes, STEPS = 6 };
 
-/* The ways to cut a gradient that a rank goes through from step to step. */
+/* Cuts the gradient in other ways in each step. */
 static void push_in_pieces(struct side *s, const float *grad)
 {
 	static const uint64_t pieces[] = { 1, 2, 5, 37, COUNT };
@@ -96,7 +96,7 @@ static void push_in_pieces(struct side *s, const float *grad)
 
 		memcpy(bucket, grad + begin, (end - begin) * sizeof *bucket);
 		CHECK_OK(sluice_push_range(s->model, bucket, begin, end - begin));
-		memset(bucket, 0x7f, sizeof bucket); /* the caller's again */
+		memset(bucket, 0x7f, sizeof bucket); /* the caller may reuse it */
 	}
 }
 
@@ -147,7 +147,7 @@ static int posted(const sluice_model *model)
 
 TEST_IN_JOB(push_range__shard_complete__its_message_goes_at_once_where_it_can, 2)
 {
-	enum { SHARDS = 3 }; /* of 500 each */
+	enum { SHARDS = 3 }; /* 500 coordinates each */
 	static const struct {
 		const char *recipe;
 		int early;
@@ -194,7 +194,7 @@ TEST_IN_JOB(push_range__overlap_gap_outside_or_out_of_order__refused_by_name_not
 	CHECK(sluice_push_range(model, grad, 7, 0) == SLUICE_EINVAL && error_says("empty", NULL));
 	CHECK(sluice_push_range(model, NULL, 0, 5) == SLUICE_EINVAL);
 	CHECK(sluice_push_range(NULL, grad, 0, 5) == SLUICE_EINVAL);
-	CHECK_OK(sluice_set(model, SLUICE_LR, 0.05f)); /* nothing has begun */
+	CHECK_OK(sluice_set(model, SLUICE_LR, 0.05f)); /* the step has not begun */
 	CHECK_OK(sluice_push_range(model, grad + 100, 100, 200));
 	memcpy(residual, worker_residual(model->worker), sizeof residual);
 	CHECK(sluice_push_range(model, grad + 50, 50, 51) == SLUICE_EINVAL &&
@@ -221,7 +221,7 @@ TEST_IN_JOB(push_range__overlap_gap_outside_or_out_of_order__refused_by_name_not
 	CHECK_OK(sluice_pull(model, params));
 	CHECK(sluice_pull(model, params) == SLUICE_EINVAL &&
 	      error_says("nothing was pushed", NULL));
-	CHECK_OK(sluice_push(model, grad)); /* either way in the next step */
+	CHECK_OK(sluice_push(model, grad)); /* the next step may use either way */
 	CHECK_OK(sluice_pull(model, params));
 	check_same(job, params, sizeof params);
 	sluice_set_log(NULL, NULL);
@@ -253,7 +253,8 @@ TEST_IN_JOB(push_range__recipe_needs_the_whole_gradient__refused_by_name, 2)
 	}
 }
 
-/* Rank 1 meets a NaN in its second range: all end, and everybody is told where it was. */
+/* Rank 1 has a NaN in its second range. The job ends on all ranks, which learn where the NaN
+ * was. */
 TEST_IN_JOB(push_range__nan_in_a_later_range__ends_the_job_naming_tensor_and_index, 2)
 {
 	float params[COUNT] = { 0 }, grad[COUNT];

@@ -16,7 +16,7 @@
 
 enum { STEPS = 6, WORKERS = 2 };
 
-/* again: a step's choices do not depend on its number. */
+/* again: the choices of a step do not depend on its number. */
 static const struct {
 	const char *recipe;
 	int again;
@@ -47,7 +47,7 @@ static uint64_t digest_of(const float *vector, uint64_t n)
 	return vector ? sluice_digest(vector, n * sizeof(*vector)) : 0;
 }
 
-/* A digest of everything that this rank keeps from step to step. */
+/* Returns a digest of all that this rank keeps from step to step. */
 static uint64_t kept_here(const sluice_model *model)
 {
 	uint64_t digest = digest_of(worker_residual(model->worker), COUNT);
@@ -63,7 +63,7 @@ static uint64_t kept_here(const sluice_model *model)
 	return digest;
 }
 
-/* The whole gradient, ranges of it, or the accumulator where there can be one. */
+/* Pushes the whole gradient, ranges of it, or the accumulator if the recipe allows it. */
 static void push(sluice_model *model, int way, const float *grad)
 {
 	if (way == 1 && !plan_why_not(PATH_RANGES, model->plan.traits)) {
@@ -81,7 +81,7 @@ static void push(sluice_model *model, int way, const float *grad)
 	}
 }
 
-/* A training in which steps of rate 0 come before each other step, or never. */
+/* Makes a training in which steps of rate 0 precede each other step, or do not occur. */
 static uint64_t train(sluice_job *job, const char *recipe, int way, int zeros)
 {
 	const int rank = sluice_rank(job);
@@ -145,9 +145,9 @@ TEST_IN_JOB(rate_zero__without_a_residual__updates_momentum_as_torch_does, 1)
 	sluice_model_close(&model);
 }
 
-/* ---- steps of a worker's own ------------------------------------------------------ */
+/* ---- local steps ------------------------------------------------------------------ */
 
-/* Four periods of three steps. In every fifth step either the rate or the gradient is 0. */
+/* Makes four periods of three steps. In every fifth step either the rate or the gradient is 0. */
 static uint64_t train_periods(sluice_job *job, const char *recipe, int rate_is_zero)
 {
 	float params[COUNT], grad[COUNT], before[COUNT];

@@ -14,14 +14,14 @@
 
 enum { PIECES_MOST = 64 };
 
-/* A vector in pieces that are far apart, of which none begins where a cache line does. */
+/* A vector in pieces that are far apart, none of which begins at a cache line. */
 struct scattered {
 	sluice_segment of[PIECES_MOST];
 	size_t n;
 	uint64_t memory[COUNT + 2 * PIECES_MOST];
 };
 
-/* Piece by piece: nothing, one element, odd numbers of them. */
+/* Makes the pieces: an empty one, one with one element, odd numbers of elements. */
 static void scatter(struct scattered *s, unsigned cut, const int *types, unsigned n_types)
 {
 	static const uint64_t lengths[4][6] = {
@@ -64,7 +64,7 @@ static void read_all(const struct scattered *s, float *to)
 			*to++ = get(&s->of[p], i);
 }
 
-/* The code nearest to v, of two the even one, by arithmetic alone. */
+/* Returns the code nearest to v, and of two equally near ones the even code, by arithmetic only. */
 static uint16_t nearest(float v, int type)
 {
 	const int mantissa_bits = type == SLUICE_F16 ? 10 : 7;
@@ -78,7 +78,7 @@ static uint16_t nearest(float v, int type)
 	uint16_t low = 0, high = type == SLUICE_F16 ? 0x7c00 : 0x7f80;
 	if (rounded > largest)
 		low = high;
-	while (low < high) { /* codes ascend as their values do */
+	while (low < high) { /* codes ascend like their values */
 		const uint16_t middle = (uint16_t)((low + high) / 2);
 		if ((double)narrow_value(middle, type) < rounded)
 			low = (uint16_t)(middle + 1);
@@ -107,7 +107,7 @@ static void write_all(const struct scattered *s, const float *from)
 			set(&s->of[p], i, *from++);
 }
 
-/* Each element is that of flat, rounded to the type of its piece. */
+/* Checks that each element is that of flat, rounded to the type of its piece. */
 static void check_rounded(const struct scattered *s, const float *flat)
 {
 	for (size_t p = 0; p < s->n; p++)
@@ -144,10 +144,10 @@ static const char *const recipes[] = {
 };
 enum { RECIPES = sizeof recipes / sizeof *recipes, STEPS = 4 };
 
-/* What a case pushes and pulls in. */
+/* The types of a case's pushed and pulled pieces. */
 static const struct types {
 	int grad[2], param[2];
-	int param_type; /* of the attributes */
+	int param_type; /* type in the attributes */
 } kinds[] = {
 	{ { SLUICE_F32, SLUICE_F32 }, { SLUICE_F32, SLUICE_F32 }, SLUICE_F32 },
 	{ { SLUICE_F32, SLUICE_BF16 }, { SLUICE_BF16, SLUICE_F32 }, SLUICE_BF16 },
@@ -156,7 +156,7 @@ static const struct types {
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
-/* A recipe that looks back takes parameters of 32 bits only. */
+/* Returns 1 for a recipe that needs earlier parameters, which then must have 32 bits. */
 static int refuses(const char *recipe, const struct types *types)
 {
 	return strstr(recipe, "igt") && types->param_type != SLUICE_F32;
@@ -179,7 +179,7 @@ static void pull(sluice_model *model, const struct scattered *target, int way, i
 	}
 }
 
-/* The same training with vectors in one piece and in several. */
+/* Makes the same training with vectors in one piece and in several. */
 static void train_both(sluice_job *job, int rank, const char *recipe, const struct types *types,
 		       unsigned cut)
 {
@@ -203,7 +203,7 @@ static void train_both(sluice_job *job, int rank, const char *recipe, const stru
 	sluice_model_stats had = { .size = sizeof had }, has = { .size = sizeof has };
 	CHECK_OK(sluice_stats(a, &had));
 	CHECK_OK(sluice_stats(b, &has));
-	/* of the copy, which is the common model where a worker keeps that */
+	/* memory of the copy, which is the common model if the worker keeps that */
 	CHECK(has.memory_bytes - had.memory_bytes ==
 	      (none || !types->param_type || strstr(recipe, "every") ? 0 : sizeof flat));
 	for (uint64_t step = 1; step <= STEPS; step++) {
@@ -220,7 +220,7 @@ static void train_both(sluice_job *job, int rank, const char *recipe, const stru
 		CHECK(!memcmp(worker_residual(a->worker), worker_residual(b->worker),
 			      sizeof flat) ||
 		      a->recipe.memory == MEMORY_NONE || strstr(recipe, "up=all down=all"));
-		for (size_t p = 0; p < grad.n; p++) /* the caller's again */
+		for (size_t p = 0; p < grad.n; p++) /* the caller may reuse it */
 			for (uint64_t i = 0; i < grad.of[p].count; i++)
 				set(&grad.of[p], i, 99);
 		if (none) {
@@ -250,7 +250,7 @@ TEST_IN_JOB(push_and_pull__in_pieces_of_any_cut_and_type__same_bits_as_in_one, 1
 	check_of = NULL;
 }
 
-/* With async, workers do not come in a fixed order: it is left to one worker alone. */
+/* With async, the order of workers is random, so only one worker is used. */
 TEST_IN_JOB(push_and_pull__in_pieces_cut_otherwise_on_each_rank__same_bits_as_in_one, 3)
 {
 	for (unsigned i = 0; i < RECIPES * KINDS; i++) {
@@ -264,8 +264,7 @@ TEST_IN_JOB(push_and_pull__in_pieces_cut_otherwise_on_each_rank__same_bits_as_in
 
 /* ---- one vector of 16 bits ---------------------------------------------------- */
 
-/* Also values at which rounding is hard: ties, the smallest numbers, and what is beyond the range.
- */
+/* Rounds difficult values, too: ties, the smallest numbers, and values beyond the range. */
 static void round_all(sluice_job *job, int rank, void *argument)
 {
 	static const float hard[] = { 1.00048828125f, 1.00146484375f, 1.00390625f, 1.01171875f,
@@ -297,7 +296,7 @@ TEST(pull_mean__of_16_bits__is_rounded_to_nearest_even)
 	run_in_job(1, round_all, &types[1]);
 }
 
-/* Steps that are far below the last place of the parameters still add up. */
+/* Steps far below the last place of the parameters still add up. */
 TEST_IN_JOB(pull__of_16_bits__rounds_from_the_copy_and_loses_no_small_step, 2)
 {
 	enum { N = 3 };
@@ -315,8 +314,8 @@ TEST_IN_JOB(pull__of_16_bits__rounds_from_the_copy_and_loses_no_small_step, 2)
 	sluice_model_close(&model);
 }
 
-/* A state saved by a model of one vector of floats, loaded into pieces of 16 bits; and a worker
- * that has no gradients left. */
+/* A model with one vector of floats saves a state, which is loaded into pieces of 16 bits. One
+ * worker has no gradients left. */
 TEST_IN_JOB(load_and_join__into_pieces_of_16_bits__as_into_floats, 2)
 {
 	static const int types[] = { SLUICE_BF16, SLUICE_F16 };
@@ -460,7 +459,7 @@ TEST_IN_JOB(calls__with_wrong_pieces_or_types__are_refused_and_change_nothing, 2
 	CHECK(error_says("segments is NULL", NULL));
 }
 
-/* A step would take these parameters for gradients that are still zero. */
+/* Otherwise a step would mistake these parameters for gradients, which are still zero. */
 TEST_IN_JOB(open__with_16_bits_and_no_param_type__is_refused_on_all_ranks, 2)
 {
 	static const char *const recipes_of[] = { "up=all down=all", "up=topk(0.1) down=topk(0.2)",
@@ -480,7 +479,7 @@ TEST_IN_JOB(open__with_16_bits_and_no_param_type__is_refused_on_all_ranks, 2)
 		CHECK(sluice_model_open(job, &attr, NULL, &model) == SLUICE_EINVAL && !model);
 		CHECK(error_says("sluice_model_open", "opened without param_type"));
 	}
-	/* One rank's mistake is told to all. */
+	/* The mistake of one rank is reported to all. */
 	sluice_model_attr attr = attributes("up=all down=all", 3);
 	float whole[COUNT] = { 0 };
 	attr.segments = rank ? two : NULL;
@@ -490,7 +489,7 @@ TEST_IN_JOB(open__with_16_bits_and_no_param_type__is_refused_on_all_ranks, 2)
 	CHECK(error_says("opened without param_type", rank ? NULL : "rank 1"));
 	for (int i = 0; i < 800; i++)
 		CHECK(codes[i] == 0x3f3f);
-	/* Where the program has an optimizer of its own, nothing is added to them. */
+	/* If the program has its own optimizer, nothing is added to the segments. */
 	attr = attributes("up=all down=all update=none", 3);
 	attr.segments = two;
 	attr.n_segments = 2;
@@ -501,7 +500,8 @@ TEST_IN_JOB(open__with_16_bits_and_no_param_type__is_refused_on_all_ranks, 2)
 
 /* ---- a vector with data, or of zeros ------------------------------------------ */
 
-/* Each step of one model by the plain calls, of the other by the same pointers in vectors. */
+/* Makes each step of one model by the plain calls, and of the other by the same pointers in
+ * vectors. */
 static void push_both(sluice_model *const model[2], const void *grad, int expected)
 {
 	const sluice_vector vector = { .data = (void *)grad };

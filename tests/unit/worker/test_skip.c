@@ -26,7 +26,7 @@ static void push(sluice_model *model, const float *grad, enum way way)
 		const uint64_t n = cuts[i + 1] - cuts[i];
 		memcpy(bucket, grad + cuts[i], n * sizeof *grad);
 		CHECK_OK(sluice_push_range(model, bucket, cuts[i], n));
-		memset(bucket, 0x7f, sizeof bucket); /* the caller's again */
+		memset(bucket, 0x7f, sizeof bucket); /* the caller may reuse it */
 	}
 	if (way == SEGMENTS) {
 		memcpy(bucket, grad, sizeof bucket);
@@ -64,7 +64,7 @@ static const char *const skipping[] = {
 };
 enum { SKIPPING = sizeof skipping / sizeof *skipping };
 
-/* Model b meets gradients that are spoilt, on one rank or another, between those of model a. */
+/* Model b gets, between the gradients of model a, bad gradients on some rank. */
 TEST_IN_JOB(push__spoilt_on_one_rank__is_skipped_on_all_and_changes_nothing, 1, 3)
 {
 	const int ranks = sluice_size(job);
@@ -86,7 +86,7 @@ TEST_IN_JOB(push__spoilt_on_one_rank__is_skipped_on_all_and_changes_nothing, 1, 
 					spoilt[bad ? 0 : COUNT - 1] = bad ? NAN : -INFINITY;
 				push(b, spoilt, c % WAYS);
 				CHECK(step_of(b).skipped);
-				sluice_raise(b, 2); /* travels with the next exchange */
+				sluice_raise(b, 2); /* sent with the next exchange */
 				memset(mean, 0x7f, sizeof mean);
 				pull(b, params[1], mean, none, (int)(step + bad) % 2);
 				CHECK(!none || (mean[0] == 0 && mean[COUNT - 1] == 0));
@@ -113,7 +113,7 @@ TEST_IN_JOB(push__spoilt_on_one_rank__is_skipped_on_all_and_changes_nothing, 1, 
 	check_of = NULL;
 }
 
-/* A worker that has run out of gradients takes part in the decision. */
+/* A worker that has no gradients left takes part in the decision. */
 TEST_IN_JOB(join__of_a_skipped_step__there_is_more, 2)
 {
 	float params[COUNT] = { 0 }, before[COUNT], grad[COUNT];
@@ -128,7 +128,7 @@ TEST_IN_JOB(join__of_a_skipped_step__there_is_more, 2)
 			grad[77] = NAN;
 		if (rank) {
 			CHECK_OK(sluice_idle_step(model, params, &more));
-			CHECK(more); /* also of a step that was skipped */
+			CHECK(more); /* also after a skipped step */
 		} else {
 			CHECK_STEP(model, grad, params);
 		}
@@ -153,7 +153,7 @@ TEST(recipe__skip_all_where_workers_step_alone__is_refused)
 	}
 }
 
-/* ---- ranges that are kept until all are there --------------------------------- */
+/* ---- ranges that are kept until all have arrived ------------------------------- */
 
 static const char *const keeping[] = {
 	"up=topk(0.02) down=all clip=0.5",
@@ -190,7 +190,7 @@ TEST_IN_JOB(push_range__recipe_that_needs_the_whole_gradient__same_bits_as_one_p
 		sluice_model_stats had = { .size = sizeof had }, has = { .size = sizeof has };
 		CHECK_OK(sluice_stats(a, &had));
 		CHECK_OK(sluice_stats(b, &has));
-		CHECK(has.memory_bytes == had.memory_bytes + sizeof grad); /* of the copy */
+		CHECK(has.memory_bytes == had.memory_bytes + sizeof grad); /* memory of the copy */
 		CHECK(has.nonfinite_elements == had.nonfinite_elements);
 		sluice_model_close(&b);
 		sluice_model_close(&a);

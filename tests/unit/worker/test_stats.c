@@ -97,7 +97,7 @@ static int count_everything(int rank, void *argument)
 		count_push(model, &t);
 		CHECK_OK(sluice_pull(model, params));
 		count_pull(model, &t);
-		CHECK_OK(sluice_barrier(job)); /* all notices of this step are out */
+		CHECK_OK(sluice_barrier(job)); /* all notices of this step were sent */
 		CHECK_OK(sluice_stats(model, &stats));
 		CHECK(stats.steps == step);
 		CHECK(stats.pushed_bytes == t.pushed && stats.pulled_bytes == t.pulled);
@@ -140,7 +140,7 @@ TEST(stats__every_shape__equal_the_lengths_of_the_messages)
 			run_ranks(workers + shapes[i].servers, count_everything, &shapes[i]);
 }
 
-/* With up=all down=all, what moves is what `dense` says. */
+/* With up=all down=all, the moved bytes equal `dense`. */
 TEST_IN_JOB(stats__dense_recipe__moves_what_dense_bytes_say, 2)
 {
 	static float params[COUNT], grad[COUNT];
@@ -166,7 +166,7 @@ struct measured {
 	int ranges;
 };
 
-/* What the last push sent, as its receivers decode it. */
+/* Decodes the last push as its receivers do. */
 static void decode_sent(const sluice_model *model, float *sent)
 {
 	static uint8_t copy[1 << 16];
@@ -230,7 +230,7 @@ static void measure_error(sluice_job *job, int rank, void *argument)
 					    model->shards[s].at->span),
 				    2);
 		CHECK(fabs(stats.shard_residual_norm - sqrt(norm)) <= 1e-9 * sqrt(norm));
-		/* What shards keep is what they did not publish of what they had. */
+		/* The residuals of shards have what they did not publish. */
 		if (on && keeps && model->recipe.down.select != SELECT_ALL) {
 			double lost = 0, all = 0;
 			for (uint32_t s = 0; s < model->n_own; s++) {
@@ -240,7 +240,7 @@ static void measure_error(sluice_job *job, int rank, void *argument)
 			CHECK(fabs(lost - norm) <= 1e-5 * norm && all > lost);
 			CHECK(fabs(stats.compression_error_down - lost / all) <= 1e-12);
 		}
-		CHECK_OK(sluice_barrier(job)); /* nobody pushes on before all have looked */
+		CHECK_OK(sluice_barrier(job)); /* no rank pushes before all have looked */
 	}
 	sluice_model_close(&model);
 }
@@ -299,7 +299,7 @@ TEST_IN_JOB(stats__size_unset_or_short__is_refused_or_respected, 1)
 	CHECK(sluice_stats(model, &stats) == SLUICE_EINVAL);
 	CHECK(sluice_stats(NULL, &stats) == SLUICE_EINVAL);
 	CHECK(sluice_stats(model, NULL) == SLUICE_EINVAL);
-	/* A program built against a shorter struct: nothing beyond it is written. */
+	/* The program was compiled with a shorter struct, and nothing after its end is written. */
 	stats.size = offsetof(sluice_model_stats, pushed_bytes);
 	CHECK_OK(sluice_stats(model, &stats));
 	CHECK(stats.steps == 0 && stats.size == offsetof(sluice_model_stats, pushed_bytes));

@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-/* One worker, full precision: the rounds of the paper, in double. */
+/* Computes the rounds of the paper for one worker in full precision, in double. */
 static void follow_by_hand(double *x, int anchors, int steps, double lr, int accelerated)
 {
 	double anchor[COUNT], mean[COUNT], y[COUNT] = { 0 }, sum[COUNT];
@@ -105,7 +105,7 @@ TEST(svrg__same_job_twice_simulated__same_bits)
 
 enum { WRONG_STEP = 4 };
 
-/* What this rank's pushes say more of their anchor than is so. */
+/* Added to the anchor number in this rank's pushes, so that it is wrong. */
 static __thread uint32_t too_many;
 struct message __real_upload_head(const struct worker *w, uint32_t shard);
 struct message __wrap_upload_head(const struct worker *w, uint32_t shard);
@@ -141,7 +141,7 @@ TEST(svrg__push_of_another_anchor__refused_and_counted_and_the_others_go_on)
 			     .steps = 21 * 10 };
 
 	assert_int_equal(sluice_simulate(NULL, 3, wrong_anchor, &plan), 0);
-	assert_int_equal(plan.refused, 2); /* at each of two shards */
+	assert_int_equal(plan.refused, 2); /* on each of two shards */
 	assert_int_equal(plan.counted, 2 * (3 * 20 * 10 - 1));
 	assert_true(plan.distance < 1e-8);
 }

@@ -9,9 +9,9 @@
 #include <string.h>
 
 enum { EPOCHS = 2 };
-/* Of a rank in an epoch. */
+/* Number of batches of a rank in an epoch. */
 static const int batches[EPOCHS][3] = { { 5, 0, 2 }, { 3, 3, 3 } };
-/* The longest epochs, and one step more for each. */
+/* The longest epochs, plus one step for each. */
 enum { LAST_STEP = 5 + 1 + 3 + 1 };
 
 static const char *const recipes[] = {
@@ -27,7 +27,7 @@ static const char *const recipes[] = {
 };
 enum { RECIPES = sizeof recipes / sizeof *recipes };
 
-/* What update=none leaves to the program. */
+/* Does the part of the step that update=none leaves to the program. */
 static void apply(float *params, const float *mean)
 {
 	for (int i = 0; i < COUNT; i++)
@@ -82,7 +82,7 @@ TEST_IN_JOB(join__unequal_numbers_of_batches__all_end_alike, 3)
 	}
 }
 
-/* Rank 1 has no data: with join, or with gradients of zeros. */
+/* Rank 1 has no data: it joins, or pushes gradients of zeros. */
 struct zeros {
 	int joins;
 	uint64_t digest;
