@@ -13,9 +13,12 @@
 
 enum { REFUSED_NS = 20000, REFUSALS_MAX = 50 };
 /* The most is 8 MiB, which is more than Linux buffers by default (tcp_wmem). */
-static const struct stream_limits over_tcp = {
-	.piece_bytes = 1 << 19, .begin = 2, .least = 2, .most = 16, .wait_ns = 5000000
-};
+static const struct stream_limits over_tcp = { .piece_bytes = 1 << 19,
+					       .least_bytes = 1 << 14,
+					       .begin = 2,
+					       .least = 2,
+					       .most = 16,
+					       .wait_ns = 5000000 };
 struct entry {
 	struct transfer x;
 	struct ofi_target target;
@@ -33,6 +36,7 @@ struct piece {
 	struct entry *entry; /* NULL: the piece is free */
 	uint32_t number;     /* of a counted put */
 	size_t large;        /* its bytes, if it counts in `large` of the flow */
+	int alone;           /* nothing else was under way when it was posted */
 	uint64_t since_ns;   /* it is under way */
 	struct piece *free;  /* the next free one */
 };
@@ -173,9 +177,9 @@ static ssize_t post_message(struct ofi_flow *f, struct entry *e)
 }
 
 /* Returns the size of the next piece of a transfer with this many bytes left. */
-static size_t piece_bytes(const struct ofi_flow *f, size_t left)
+static size_t piece_bytes(const struct ofi_flow *f, int get, size_t left)
 {
-	const size_t most = f->stream ? over_tcp.piece_bytes : FLOW_PIECE_BYTES;
+	const size_t most = f->stream ? f->large[get].piece : FLOW_PIECE_BYTES;
 
 	return left < most ? left : most;
 }
@@ -222,9 +226,9 @@ static void count_put(struct ofi_flow *f, struct entry *e, struct piece *piece,
 static ssize_t post_flow_piece(struct ofi_flow *f, struct entry *e, uint64_t now_ns)
 {
 	const struct transfer *x = &e->x;
-	const size_t left = x->bytes - e->posted, n = piece_bytes(f, left);
 	const int get = x->kind == TRANSFER_GET;
-	const size_t large = f->stream && n > STREAM_SMALL_BYTES ? n : 0;
+	const size_t left = x->bytes - e->posted, n = piece_bytes(f, get, left);
+	const size_t large = f->stream && stream_counts(&f->large[get], n) ? n : 0;
 	struct piece *piece = f->free;
 	struct ofi_piece what = {
 		.local = x->bytes ? (uint8_t *)x->local + e->posted : NULL,
@@ -264,6 +268,7 @@ static ssize_t post_flow_piece(struct ofi_flow *f, struct entry *e, uint64_t now
 	f->free = piece->free;
 	piece->entry = e;
 	piece->large = large;
+	piece->alone = !f->out;
 	piece->since_ns = now_ns;
 	if (large)
 		stream_post(&f->large[get]);
@@ -366,6 +371,8 @@ int ofi_flow_completed(struct ofi_flow *f, const struct ofi_completion *completi
 	if (piece->large)
 		stream_end(&f->large[e->x.kind == TRANSFER_GET], piece->large,
 			   now_ns - piece->since_ns, now_ns);
+	for (int i = 0; i < 2 && piece->alone && !completion->error; i++)
+		stream_alone(&f->large[i], now_ns - piece->since_ns);
 	f->moved_ns = now_ns;
 	f->moves++;
 	e->pieces--;

@@ -3,16 +3,22 @@
  * that peer waits behind them: over TCP in the stream of the connection, over verbs in the queue
  * pair. The limit is the number of pieces that the link carries in one round trip plus wait_ns:
  * fewer would leave the link idle, and more would only delay everything else. Both the rate and the
- * round trip are measured. Called by ofi_flow.c and sendlog.c. */
+ * round trip are measured. Where the peer's share of the link is so small that one piece takes
+ * several times wait_ns, as in an incast, pieces are halved, so that some end while a heartbeat
+ * waits. Called by ofi_flow.c and sendlog.c. */
 #ifndef RDMA_STREAM_H
 #define RDMA_STREAM_H
 #include <stddef.h>
 #include <stdint.h>
 
-enum { STREAM_SMALL_BYTES = 1 << 17 /* pieces up to this size do not count */ };
+enum {
+	STREAM_SMALL_BYTES = 1 << 17, /* shorter ones count only if they have the full size */
+	STREAM_LONG = 4               /* pieces that take this many times wait_ns are halved */
+};
 
 struct stream_limits {
 	size_t piece_bytes; /* at most */
+	size_t least_bytes; /* pieces begin with this size, and are never shorter */
 	int begin;          /* pieces at once before anything was measured */
 	int least, most;
 	uint64_t wait_ns;
@@ -20,8 +26,10 @@ struct stream_limits {
 
 struct stream {
 	const struct stream_limits *limits;
+	size_t piece; /* bytes of a full-size piece */
 	int now, most;
 	uint64_t fastest_ns; /* time of the fastest full-size piece; 0: none has ended */
+	uint64_t alone_ns;   /* of the fastest transfer with nothing before it; 0: unknown */
 	/* Pieces ended since since_ns. idle: the limit was not always reached, so these pieces show
 	 * no rate. */
 	uint64_t since_ns;
@@ -30,7 +38,15 @@ struct stream {
 
 static inline struct stream stream_new(const struct stream_limits *limits)
 {
-	return (struct stream){ .limits = limits, .most = limits->begin, .idle = 1 };
+	return (struct stream){
+		.limits = limits, .piece = limits->least_bytes, .most = limits->begin, .idle = 1
+	};
+}
+
+/* Returns 1 if a piece of this size counts. */
+static inline int stream_counts(const struct stream *s, size_t bytes)
+{
+	return bytes > STREAM_SMALL_BYTES || bytes >= s->piece;
 }
 
 static inline int stream_is_full(const struct stream *s)
@@ -50,22 +66,51 @@ static inline void stream_break(struct stream *s)
 	s->idle = 1;
 }
 
+/* A transfer has ended that was posted while nothing else was under way to the peer. The fastest of
+ * them took the round trip, as a heartbeat does in an idle network. Pieces in an incast do not show
+ * it, because all of them wait in the same queue. */
+static inline void stream_alone(struct stream *s, uint64_t took_ns)
+{
+	if (!s->alone_ns || took_ns < s->alone_ns)
+		s->alone_ns = took_ns;
+}
+
+/* Doubles pieces on a fast or long link, and halves them where the share of the link is small. */
+static inline void stream_resize(struct stream *s, uint64_t each, uint64_t most, int under_way)
+{
+	const struct stream_limits *l = s->limits;
+	const uint64_t takes = (uint64_t)under_way * each;
+
+	if (s->piece < l->piece_bytes &&
+	    (most > (uint64_t)l->most || 2 * each <= 3 * l->wait_ns || takes < 2 * s->alone_ns)) {
+		s->piece *= 2;
+		s->most = s->most / 2 > l->least ? s->most / 2 : l->least;
+	} else if (s->piece > l->least_bytes && each > STREAM_LONG * l->wait_ns &&
+		   s->most <= 2 * l->least && takes > 4 * s->alone_ns) {
+		s->piece /= 2;
+		s->most = l->least;
+	}
+}
+
 /* Sets the limit from the rate of the last ended pieces. */
 static inline void stream_adapt(struct stream *s, uint64_t now_ns)
 {
 	const struct stream_limits *l = s->limits;
 	const uint64_t each = (now_ns - s->since_ns) / (uint64_t)s->ends;
-	const uint64_t most = each ? 1 + (s->fastest_ns + l->wait_ns) / each : (uint64_t)l->most;
+	const uint64_t whole = s->alone_ns ? s->alone_ns + each : s->fastest_ns;
+	const uint64_t most = each ? 1 + (whole + l->wait_ns) / each : (uint64_t)l->most;
+	const int under_way = s->most;
 
 	s->most = most < (uint64_t)l->least ? l->least :
 		  most > (uint64_t)l->most  ? l->most :
 					      (int)most;
+	stream_resize(s, each, most, under_way);
 }
 
 /* A piece has ended. */
 static inline void stream_end(struct stream *s, size_t bytes, uint64_t took_ns, uint64_t now_ns)
 {
-	if (bytes == s->limits->piece_bytes && (!s->fastest_ns || took_ns < s->fastest_ns))
+	if (bytes == s->piece && (!s->fastest_ns || took_ns < s->fastest_ns))
 		s->fastest_ns = took_ns;
 	s->idle |= !stream_is_full(s);
 	s->now--;

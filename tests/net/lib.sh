@@ -99,11 +99,11 @@ pid=()
 # Waits until each rank but those in LOST has named one of these, and has ended; sets took to a text with both times.
 all_name() { # NAME START LIMIT_MS LOST...
 	local name=$1 start=$2 limit=$3 rank others=() lost="${*:4}" named
-	for rank in 0 1 2 3; do
+	for rank in "${!pid[@]}"; do
 		[[ " $lost " == *" $rank "* ]] || others+=("$rank")
 	done
 	for rank in "${others[@]}"; do
-		until grep -qE "rank [${lost// /}] \(node n[1-4]\) is lost" "$SCRATCH/$name.err.$rank" 2>/dev/null; do
+		until grep -qE "rank [${lost// /}] \(node n[1-9]\) is lost" "$SCRATCH/$name.err.$rank" 2>/dev/null; do
 			[ $(($(now_ms) - start)) -le "$limit" ] ||
 				{ show "$name"; fail "rank $rank does not name rank $lost as lost within $limit ms"; }
 			sleep 0.02

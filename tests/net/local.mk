@@ -4,6 +4,7 @@ EXTRA_DIST += tests/net/run tests/net/lib.sh tests/net/flipping_cable \
 	tests/net/test_bytes.sh \
 	tests/net/test_digest.sh \
 	tests/net/test_flips.sh \
+	tests/net/test_incast.sh \
 	tests/net/test_intruder.sh \
 	tests/net/test_kill.sh \
 	tests/net/test_link.sh \

@@ -5,11 +5,21 @@
 #include "cases.h"
 #include <stdio.h>
 
-enum { PIECES = 4000, WARM = 1000, PIECE = 1 << 19, MOST = 16 };
+enum { PIECES = 4000, WARM = 1000, PIECE = 1 << 19, LEAST = 1 << 14, MOST = 16 };
 
-static const struct stream_limits limits = {
-	.piece_bytes = PIECE, .begin = 2, .least = 2, .most = MOST, .wait_ns = 5000000
-};
+static const struct stream_limits limits = { .piece_bytes = PIECE,
+					     .least_bytes = PIECE,
+					     .begin = 2,
+					     .least = 2,
+					     .most = MOST,
+					     .wait_ns = 5000000 };
+/* Those of the transport over TCP. */
+static const struct stream_limits shrinking = { .piece_bytes = PIECE,
+						.least_bytes = LEAST,
+						.begin = 2,
+						.least = 2,
+						.most = MOST,
+						.wait_ns = 5000000 };
 
 struct link {
 	double bits, way_s; /* way_s: there and back */
@@ -17,36 +27,43 @@ struct link {
 };
 
 /* Sends pieces one after another through the link, as many at a time as the stream says. used: the
- * share of the rate; most_wait_s: the longest that a piece waited behind others. */
-static void run(struct link *l)
+ * share of the rate; most_wait_s: the longest that a piece waited behind others. known: a small
+ * transfer has shown the round trip before. */
+static void run(struct link *l, const struct stream_limits *its, int known)
 {
 	static double posted[PIECES], ends[PIECES];
-	struct stream s = stream_new(&limits);
-	const double each = 8 * PIECE / l->bits;
-	double now = 0, free_at = 0;
+	static size_t sizes[PIECES];
+	struct stream s = stream_new(its);
+	double now = 0, free_at = 0, bytes = 0;
 	int next = 0, done = 0;
 
 	l->most_wait_s = 0;
+	if (known)
+		stream_alone(&s, (uint64_t)(l->way_s * 1e9));
 	while (done < PIECES) {
 		while (next < PIECES && !stream_is_full(&s)) {
 			const double begins = free_at > now ? free_at : now;
 
 			posted[next] = now;
-			free_at = begins + each;
+			sizes[next] = s.piece;
+			free_at = begins + 8 * (double)s.piece / l->bits;
 			ends[next++] = free_at + l->way_s;
 			stream_post(&s);
 			if (next > WARM && begins - now > l->most_wait_s)
 				l->most_wait_s = begins - now;
 		}
 		now = ends[done];
-		stream_end(&s, PIECE, (uint64_t)((now - posted[done]) * 1e9),
+		bytes += done < WARM ? 0 : (double)sizes[done];
+		if (!done && its == &shrinking)
+			stream_alone(&s, (uint64_t)((now - posted[0]) * 1e9));
+		stream_end(&s, sizes[done], (uint64_t)((now - posted[done]) * 1e9),
 			   (uint64_t)(now * 1e9));
 		done++;
 	}
-	l->used = (PIECES - WARM) * each / (ends[PIECES - 1] - ends[WARM - 1]);
+	l->used = 8 * bytes / l->bits / (ends[PIECES - 1] - ends[WARM - 1]);
 }
 
-TEST(links__of_all_lengths__are_used_whole_and_nothing_waits_long)
+static void all_lengths(const struct stream_limits *its, int known)
 {
 	static struct link links[] = {
 		{ .bits = 1e8, .way_s = 0.0002 },  { .bits = 1e8, .way_s = 0.02 },
@@ -59,15 +76,22 @@ TEST(links__of_all_lengths__are_used_whole_and_nothing_waits_long)
 		struct link *l = &links[i];
 		const double each = 8 * PIECE / l->bits;
 
-		run(l);
+		run(l, its, known);
 		if (l->used < 0.95)
 			fail_msg("%.0f b/s, %g s: only %.3f of it is used", l->bits, l->way_s,
 				 l->used);
 		/* One piece more than may wait, and the least that is under way. */
-		if (l->most_wait_s > (double)limits.wait_ns * 1e-9 + 2 * each)
+		if (l->most_wait_s > (double)its->wait_ns * 1e-9 + 2 * each)
 			fail_msg("%.0f b/s, %g s: a piece waits for %g s", l->bits, l->way_s,
 				 l->most_wait_s);
 	}
+}
+
+TEST(links__of_all_lengths__are_used_whole_and_nothing_waits_long)
+{
+	all_lengths(&limits, 0);
+	all_lengths(&shrinking, 0);
+	all_lengths(&shrinking, 1);
 }
 
 /* No more than is reasonable is under way, however long the way. */
@@ -76,8 +100,89 @@ TEST(link__very_long__gets_eight_megabytes_at_a_time)
 	struct link l = { .bits = 1e10, .way_s = 0.1 };
 	const double most = 8.0 * MOST * PIECE / l.way_s / l.bits;
 
-	run(&l);
+	run(&l, &limits, 0);
 	assert_true(l.used > 0.95 * most && l.used < 1.05 * most);
+	run(&l, &shrinking, 1);
+	assert_true(l.used > 0.95 * most && l.used < 1.05 * most);
+}
+
+/* ---- many senders, one receiver ------------------------------------------------------------- */
+
+enum { SENDERS = 8, QUEUE = SENDERS * MOST };
+
+/* The pieces of all senders, in the one queue of the receiver's link. */
+struct incast {
+	struct stream of[SENDERS];
+	struct queued {
+		int sender;
+		size_t bytes;
+		double posted, ends;
+	} queue[QUEUE];
+	int first, n, active;
+	double bits, now, free_at, most_wait_s, bytes;
+};
+
+static void incast_step(struct incast *c)
+{
+	for (int i = 0; i < c->active; i++)
+		while (!stream_is_full(&c->of[i])) {
+			struct queued *q = &c->queue[(c->first + c->n++) % QUEUE];
+			const double begins = c->free_at > c->now ? c->free_at : c->now;
+
+			c->free_at = begins + 8 * (double)c->of[i].piece / c->bits;
+			*q = (struct queued){ i, c->of[i].piece, c->now, c->free_at };
+			stream_post(&c->of[i]);
+		}
+	const struct queued *q = &c->queue[c->first];
+
+	c->now = q->ends;
+	c->bytes += (double)q->bytes;
+	if (q->ends - q->posted > c->most_wait_s)
+		c->most_wait_s = q->ends - q->posted;
+	stream_end(&c->of[q->sender], q->bytes, (uint64_t)((q->ends - q->posted) * 1e9),
+		   (uint64_t)(c->now * 1e9));
+	c->first = (c->first + 1) % QUEUE;
+	c->n--;
+}
+
+/* A heartbeat waits behind the pieces of all senders, from the first one on: 100 Mb/s carry 85 ms
+ * of a heartbeat's second in a megabyte. */
+TEST(incast__of_eight__delays_nothing_for_long_and_then_one_uses_the_link)
+{
+	static struct incast c;
+	struct link alone = { .bits = 1e9, .way_s = 0.0002 };
+
+	c = (struct incast){ .bits = 1e8, .active = SENDERS };
+	for (int i = 0; i < SENDERS; i++) {
+		c.of[i] = stream_new(&shrinking);
+		stream_alone(&c.of[i], 200000);
+	}
+	while (c.now < 20)
+		incast_step(&c);
+	if (c.most_wait_s > 0.085)
+		fail_msg("a piece takes %g s", c.most_wait_s);
+	assert_true(8 * c.bytes / c.bits > 0.95 * 20);
+
+	/* A link that was fast, and is slow once all senders have begun. */
+	c = (struct incast){ .bits = 1e9, .active = 1 };
+	for (int i = 0; i < SENDERS; i++) {
+		c.of[i] = stream_new(&shrinking);
+		stream_alone(&c.of[i], 200000);
+	}
+	while (c.now < 1)
+		incast_step(&c);
+	assert_true(c.of[0].piece > 4 * LEAST);
+	c.bits = 1e8;
+	c.active = SENDERS;
+	while (c.now < 3)
+		incast_step(&c);
+	c.most_wait_s = 0;
+	while (c.now < 10)
+		incast_step(&c);
+	if (c.most_wait_s > 0.085)
+		fail_msg("a piece takes %g s on a link that became slow", c.most_wait_s);
+	run(&alone, &shrinking, 1);
+	assert_true(alone.used > 0.95);
 }
 
 /* A piece of the size ends at each tick, and another one is posted. */
