@@ -94,7 +94,8 @@ sluice_model *rank_open(sluice_job *job, void *params, sluice_model_attr attr);
 /* As rank_open(), with a list of attributes: OPEN(job, params, .count = 100, .recipe =
  * "up=all"). */
 #define OPEN(job, params, ...) rank_open(job, params, (sluice_model_attr){ __VA_ARGS__ })
-#define ATTR(...)              ((sluice_model_attr){ .size = sizeof(sluice_model_attr), __VA_ARGS__ })
+
+#define ATTR(...) ((sluice_model_attr){ .size = sizeof(sluice_model_attr), __VA_ARGS__ })
 /* Limits all further waits of this rank to this many milliseconds, times slowness(). Called when
  * only the wait that must time out is left, because on a busy machine all other waits need their
  * time. */
