@@ -51,7 +51,7 @@ def model_and_rows(text, batch, seed):
     if kind == "mlp":
         return mlp(sizes), torch.randn(batch, sizes[0], generator=random), torch.arange(batch) % sizes[-1]
     if kind != "gpt" or len(sizes) != 2:
-        raise SystemExit(f"ddp.py: --model {text}: needed is mlp:WIDTH,... or gpt:WIDTH,LAYERS")
+        raise SystemExit(f"ddp.py: --model {text}: must be mlp:WIDTH,... or gpt:WIDTH,LAYERS")
     rows = torch.randint(65, (batch, LENGTH + 1), generator=random)
     return GPT(65, sizes[0], sizes[1], 4, LENGTH), rows[:, :-1], rows[:, 1:]
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Fashion-MNIST with DistributedDataParallel over Sluice; fashion_gloo.py is the script before."""
+"""Fashion-MNIST with DistributedDataParallel over Sluice; fashion_gloo.py is the same script over Gloo."""
 import argparse
 import gzip
 import os

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Fashion-MNIST with DistributedDataParallel over Gloo: the script before Sluice (fashion.py)."""
+"""Fashion-MNIST with DistributedDataParallel over Gloo; fashion.py is the same script over Sluice."""
 import argparse
 import gzip
 import os

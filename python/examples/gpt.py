@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A small GPT that learns the characters of a text, with AdamW and without DistributedDataParallel.
 
-The shards give every rank the mean of the compressed gradients, and AdamW steps on it.
+Every rank gets the mean of the compressed gradients, with which AdamW makes its step.
 """
 import argparse
 import gzip
@@ -60,7 +60,7 @@ def loss_of(model, x, y):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("text", help="a file of text, which may be packed by gzip")
+    parser.add_argument("text", help="a text file, which may be compressed by gzip")
     parser.add_argument("--recipe", default="up=topk(0.01) down=topk(0.05)")
     parser.add_argument("--steps", type=int, default=500)
     parser.add_argument("--batch", type=int, default=8, help="rows of a rank in a step")
@@ -71,8 +71,8 @@ def main():
     parser.add_argument("--lr", type=float, default=1e-3)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--report", type=int, default=100, help="steps between validations")
-    parser.add_argument("--metrics", help="a file to which each validation is added, as JSON")
-    parser.add_argument("--checkpoint", help="a directory to go on from and to save in: a file for each rank")
+    parser.add_argument("--metrics", help="a file to which each validation is appended as JSON")
+    parser.add_argument("--checkpoint", help="a directory to resume from and to save in, with a file for each rank")
     args = parser.parse_args()
 
     job = sluice.torch.default_job()

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Fashion-MNIST with FSDP2: every node holds a replica in pieces, and Sluice joins the replicas.
+"""Fashion-MNIST with FSDP2: every node holds a replica, divided among its ranks.
 
-Inside a node the pieces travel by Gloo (or NCCL, with --device cuda), between nodes by Sluice. It needs
-torch 2.6 or later. hsdp.sbatch sets what torch.distributed needs to begin.
+Inside a node, Gloo (or NCCL, with --device cuda) exchanges the pieces; between nodes, Sluice does. It needs
+torch 2.6 or later. hsdp.sbatch sets the variables that torch.distributed needs.
 """
 import argparse
 

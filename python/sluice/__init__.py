@@ -7,8 +7,8 @@
             model.push(backward(params))    # the mean gradient of this rank's rows, float32
             model.pull(params)              # all ranks now have the same params
 
-Start it with ``srun -n4 --mpi=pmix python3 script.py``. For PyTorch see ``sluice.torch``, which is
-imported only when it is asked for.
+Start it with ``srun -n4 --mpi=pmix python3 script.py``. For PyTorch see ``sluice.torch``, which must be
+imported explicitly.
 """
 from . import errors
 from ._library import path as library_path

@@ -41,8 +41,8 @@ CONSTANTS = {
 }
 
 
-# What ctypes would cut in silence: integers, to as many bits as the C type has, and texts, at the
-# first character 0.
+# Without these checks ctypes would silently cut integers to the bits of the C type, and texts at the first
+# character 0.
 _LIMITS = {kind: (-2**(bits - 1), 2**(bits - 1) - 1) if kind(-1).value < 0 else (0, 2**bits - 1)
            for kind in (c_int, c_uint, c_size_t, c_uint32, c_uint64)
            for bits in (8 * ctypes.sizeof(kind),)}
@@ -50,7 +50,8 @@ _ADDRESSES = (0, 2**(8 * ctypes.sizeof(c_void_p)) - 1)
 
 
 def checked(what: str, kind: Any, value: Any) -> Any:
-    """The value, if C can have all of it. ValueError, TypeError: it cannot; what names it."""
+    """Returns the value if the C type can hold it. Otherwise raises ValueError or TypeError, whose text begins
+    with what."""
     if kind is c_char_p:
         if isinstance(value, bytes) and b"\0" in value:
             raise ValueError(f"{what} has a character 0 at position {value.index(0)}: a text for C ends there, so "
@@ -62,9 +63,9 @@ def checked(what: str, kind: Any, value: Any) -> Any:
     try:
         number = operator.index(value)
     except TypeError:
-        raise TypeError(f"{what} is {value!r}: needed is a whole number") from None
+        raise TypeError(f"{what} is {value!r}, but must be a whole number") from None
     if not limits[0] <= number <= limits[1]:
-        raise ValueError(f"{what} is {number}: needed is a whole number from {limits[0]} to {limits[1]}")
+        raise ValueError(f"{what} is {number}, but must be a whole number from {limits[0]} to {limits[1]}")
     return number
 
 
@@ -220,7 +221,7 @@ STRUCTS = (sluice_bootstrap, sluice_job_attr, sluice_tensor, sluice_tensor_rule,
 _job = _model = c_void_p
 _handle = POINTER(c_void_p)
 
-# name: (what it returns, its arguments). ctypes releases the GIL during each call.
+# name: (type of the result, types of the arguments). ctypes releases the GIL during each call.
 PROTOTYPES = {
     "sluice_strerror": (c_char_p, [c_int]),
     "sluice_last_error": (c_char_p, []),
@@ -270,7 +271,7 @@ PROTOTYPES = {
 }
 
 
-# What the arguments of a function are called in Python, for messages.
+# The Python names of a function's arguments, for messages.
 _ARGUMENTS = {
     "sluice_split": ("job", "color", "key"),
     "sluice_node": ("job", "rank"),
@@ -285,7 +286,7 @@ _ARGUMENTS = {
 
 
 def _checking(name: str, function: Any, kinds: Any) -> Any:
-    """The function, or one that checks its integers and texts before."""
+    """Returns the function, or a wrapper that first checks its integers and texts."""
     names = _ARGUMENTS.get(name, ())
     checks = [(at, names[at] if at < len(names) else f"argument {at + 1} of {name}", kind)
               for at, kind in enumerate(kinds) if kind in _LIMITS or kind is c_char_p]
@@ -300,7 +301,7 @@ def _checking(name: str, function: Any, kinds: Any) -> Any:
 
 
 def declare(library: ctypes.CDLL) -> None:
-    """Gives each function of the library its prototype. AttributeError: the library lacks one."""
+    """Sets the prototype of each function of the library. AttributeError: the library lacks a function."""
     for name, (result, arguments) in PROTOTYPES.items():
         function = getattr(library, name)
         function.restype = result

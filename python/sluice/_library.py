@@ -16,7 +16,7 @@ SONAME = "libsluice.so.0"
 
 
 def _by_pkg_config() -> Tuple[Optional[str], str]:
-    """The library beside the pkg-config file of sluice, or None and why there is none."""
+    """Returns the library of sluice's pkg-config file, or None and the reason why there is none."""
     try:
         answer = subprocess.run(["pkg-config", "--variable=libdir", "sluice"],
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -75,7 +75,7 @@ except AttributeError as error:
 
 
 def failure(code: int) -> Error:
-    """The exception for a negative code of the call that this thread made last."""
+    """Returns the exception for a negative code of this thread's last call."""
     sentence = lib.sluice_last_error() or lib.sluice_strerror(code)
     error = BY_CODE.get(code, Error)(sentence.decode(errors="replace"))
     error.code = code
@@ -83,6 +83,6 @@ def failure(code: int) -> Error:
 
 
 def check(code: int) -> None:
-    """Raises the library's sentence if a call returned a negative code."""
+    """Raises an exception with the library's message if a call returned a negative code."""
     if code < 0:
         raise failure(code)

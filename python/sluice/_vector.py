@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Addresses of vectors: tensors of torch, and whatever has the buffer protocol or __dlpack__.
+"""Addresses of vectors: torch tensors, and all objects with the buffer protocol or __dlpack__.
 
-Nothing is copied. A Vector holds what it was made of, so the memory lives as long as the Vector.
+Nothing is copied. A Vector refers to the object it was made of, so the memory exists as long as the Vector.
 """
 from __future__ import annotations
 
@@ -68,14 +68,14 @@ _WRITABLE, _FORMAT, _C_CONTIGUOUS = 0x1, 0x4, 0x20 | 0x18
 def _of_torch(tensor: Any, what: str) -> Vector:
     kind = _TYPES_OF_TORCH.get(str(tensor.dtype))
     if kind is None:
-        raise TypeError(f"{what} is a tensor of {tensor.dtype}: needed is float32, float16 or bfloat16, "
-                        "or float8_e4m3fn or float8_e5m2 of a gradient")
+        raise TypeError(f"{what} is a tensor of {tensor.dtype}, but must be float32, float16 or bfloat16, "
+                        "or for a gradient float8_e4m3fn or float8_e5m2")
     if getattr(tensor, "is_neg", bool)():  # its memory has the other sign
-        raise ValueError(f"{what} is a tensor with the negative bit: pass what its resolve_neg() returns")
+        raise ValueError(f"{what} is a tensor with the negative bit: pass the result of its resolve_neg()")
     if not tensor.is_contiguous():
         raise ValueError(f"{what} is a tensor with gaps: pass a contiguous one")
     if tensor.device.type not in ("cpu", "cuda"):
-        raise TypeError(f"{what} is on {tensor.device}: needed is host memory or a CUDA device")
+        raise TypeError(f"{what} is on {tensor.device}, but must be in host memory or on a CUDA device")
     return Vector(tensor.data_ptr(), tensor.numel(), kind, tensor.device.type, tensor)
 
 
@@ -85,13 +85,13 @@ def _of_buffer(thing: Any, what: str, writable: bool) -> Vector:
     try:
         _get_buffer(thing, ctypes.byref(view), flags)
     except BufferError as error:
-        raise ValueError(f"{what}: {error}; needed is a contiguous array"
+        raise ValueError(f"{what}: {error}; pass a contiguous array"
                          f"{' that can be written' if writable else ''}") from None
     form = (view.format or b"B").decode()
     kind = _TYPES_OF_BUFFERS.get(form)
     if kind is None:
         _release_buffer(ctypes.byref(view))
-        raise TypeError(f"{what} is an array of elements '{form}': needed is float32 ('f') or float16 "
+        raise TypeError(f"{what} is an array of elements '{form}', but must be float32 ('f') or float16 "
                         "('e')")
     return Vector(view.buf or 0, view.len // view.itemsize, kind, "cpu", thing,
                   lambda: _release_buffer(ctypes.byref(view)))
@@ -104,12 +104,12 @@ def _of_dlpack(thing: Any, what: str) -> Vector:
             (_DLPACK_BFLOAT, 16): BF16, (_DLPACK_E4M3FN, 8): F8_E4M3FN,
             (_DLPACK_E5M2, 8): F8_E5M2}.get((tensor.code, tensor.bits))
     if kind is None or tensor.lanes != 1:
-        raise TypeError(f"{what} has elements of DLPack type ({tensor.code}, {tensor.bits} bits): "
-                        "needed is float32, float16 or bfloat16, or float8_e4m3fn or float8_e5m2 of a "
-                        "gradient")
+        raise TypeError(f"{what} is of DLPack type ({tensor.code}, {tensor.bits} bits), "
+                        "but must be float32, float16 or bfloat16, or for a gradient float8_e4m3fn or "
+                        "float8_e5m2")
     if tensor.device_type not in _DLPACK_HOSTS + (_DLPACK_CUDA,):
-        raise TypeError(f"{what} is on DLPack device {tensor.device_type}: needed is host memory or "
-                        "a CUDA device")
+        raise TypeError(f"{what} is on DLPack device {tensor.device_type}, but must be in host memory or "
+                        "on a CUDA device")
     count = 1
     for axis in reversed(range(tensor.ndim)):
         if tensor.strides and tensor.shape[axis] > 1 and tensor.strides[axis] != count:
@@ -121,9 +121,9 @@ def _of_dlpack(thing: Any, what: str) -> Vector:
 
 def vector(thing: Any, what: str, count: Optional[int], types: Tuple[int, ...] = (F32,),
            writable: bool = False) -> Vector:
-    """The memory of thing, which has exactly count elements (None: any number) of one of types.
+    """Returns the Vector of thing, which must have exactly count elements (None: any number) of one of types.
 
-    TypeError, ValueError: thing is not such a vector; what names it in the sentence.
+    Otherwise raises TypeError or ValueError, whose text names it by what.
     """
     if hasattr(thing, "data_ptr"):
         found = _of_torch(thing, what)
@@ -133,20 +133,20 @@ def vector(thing: Any, what: str, count: Optional[int], types: Tuple[int, ...] =
         except TypeError as error:
             if "buffer" not in str(error) and "bytes-like" not in str(error):
                 raise
-            raise TypeError(f"{what} is a {type(thing).__name__}: needed is a tensor, or an object "
+            raise TypeError(f"{what} is a {type(thing).__name__}, but must be a tensor, or an object "
                             "with the buffer protocol or __dlpack__") from None
     else:
         found = _of_dlpack(thing, what)
     if count is not None and found.count != count:
-        raise ValueError(f"{what} has {found.count} elements: needed are {count}")
+        raise ValueError(f"{what} has {found.count} elements, but must have {count}")
     if found.type not in types:
-        raise TypeError(f"{what} holds {NAMES[found.type]}: needed is "
+        raise TypeError(f"{what} holds {NAMES[found.type]}, but must hold "
                         f"{' or '.join(NAMES[t] for t in types)}")
     return found
 
 
 class Pieces:
-    """A vector that lies in several places: ``array`` of ``n`` segments, in the order of the vector.
+    """A vector in several pieces: ``array`` of ``n`` segments, in the order of the vector.
 
     count: the elements that it must have, or None. types: those that a piece may have. scales: one
     for each piece, used for those of 8 bits; None: that of Model.set_grad_scale().
@@ -168,7 +168,7 @@ class Pieces:
         for segment, scale in zip(self.array, scales or ()):
             segment.scale = float(scale)
             if not segment.scale > 0:
-                raise ValueError(f"the scale of a piece of {what} is {scale}: needed is one above 0")
+                raise ValueError(f"the scale of a piece of {what} is {scale}, but must be above 0")
         self.count = sum(of.count for of in self.vectors)
         if count is not None and self.count != count:
-            raise ValueError(f"the {self.n} pieces of {what} have {self.count} elements: needed are {count}")
+            raise ValueError(f"the {self.n} pieces of {what} have {self.count} elements, but must have {count}")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""How the ranks of a job meet where srun does not start them: a store of the program's own.
+"""How the ranks of a job find each other without srun: through a store that the program provides.
 
-``sluice.Job(bootstrap=...)`` takes an object with the members of Bootstrap. ``Folder`` is one for
-processes that see one directory; ``sluice.torch.StoreBootstrap`` is one over a store of torch.
+``sluice.Job(bootstrap=...)`` takes an object with the members of Bootstrap. ``Folder`` uses a directory that
+all ranks share, ``sluice.torch.StoreBootstrap`` a torch store.
 """
 from __future__ import annotations
 
@@ -29,11 +29,12 @@ class Bootstrap:
         self.rank, self.ranks, self.node = rank, ranks, node
 
     def put(self, key: str, value: bytes) -> None:
-        """Makes value what get() of this key returns on all ranks."""
+        """Stores value, so that get() of this key returns it on all ranks."""
         raise NotImplementedError
 
     def get(self, key: str, timeout: float) -> bytes:
-        """Waits until the key was put, at most timeout seconds. TimeoutError: it was not."""
+        """Waits at most timeout seconds until the key was put, and returns its value. Otherwise raises
+        TimeoutError."""
         raise NotImplementedError
 
     def end(self, joined: bool) -> None:
@@ -49,11 +50,11 @@ _POLL_S, _POLL_MOST_S = 0.002, 0.05
 
 
 class Folder(Bootstrap):
-    """The ranks meet in a directory that all of them see.
+    """The ranks find each other in a directory that all of them share.
 
-    The folder belongs to the user of the job, and others cannot write to it. One job at a time meets
-    there; what an earlier job left is not read. Only their owner can read the files. They are removed when
-    all ranks have joined.
+    The folder belongs to the user of the job, and others cannot write to it. Only one job at a time can use it;
+    files that an earlier job left are not read. Only their owner can read the files. They are removed when all
+    ranks have joined.
     """
 
     # Each job has a random run number, which is part of the name of every value. Rank 0 makes it. The
@@ -95,7 +96,7 @@ class Folder(Bootstrap):
                               "directory that belongs to the user of the job, with mode 0700")
 
     def _create(self, name: str, data: bytes) -> None:
-        """Writes a new file. Readers that meet it too early see from its length that it is not complete."""
+        """Writes a new file. From its length, readers know whether it is complete."""
         file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600,
                        dir_fd=self._at)
         with open(file, "wb") as stream:
@@ -109,7 +110,7 @@ class Folder(Bootstrap):
             self._written.append(name)
 
     def _read(self, name: str) -> Optional[bytes]:
-        """What the file holds. None: there is no such file yet, or it is not complete."""
+        """Returns the content of the file, or None if it does not exist or is not complete."""
         try:
             file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=self._at)
         except FileNotFoundError:
@@ -134,7 +135,7 @@ class Folder(Bootstrap):
     # ---- the run number -------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        """Rank 0 makes the run number; the others ask for it."""
+        """Rank 0 makes the run number; the others request it."""
         self._open()
         if self.rank != 0:
             self._replace(f"{_HELLO}{self.rank}", self._token)
@@ -146,7 +147,7 @@ class Folder(Bootstrap):
         self._replace(_RUN, self._run)
 
     def _meet(self) -> None:
-        """Rank 0 answers the ranks that ask for the run number; the others look for the answer."""
+        """Rank 0 answers the ranks that request the run number; the others look for the answer."""
         answer = self._read(_RUN)
         if self.rank != 0:
             if self._read(f"{_HELLO}{self.rank}") != self._token:
@@ -225,7 +226,7 @@ class Folder(Bootstrap):
 class Callbacks:
     """A sluice_bootstrap that calls an object of Python. It must live until sluice_init() returned.
 
-    errors: what the object raised, for the exception of the job.
+    errors: the exceptions of the object, for the exception of the job.
     """
 
     def __init__(self, bootstrap: Any) -> None:
@@ -260,7 +261,7 @@ class Callbacks:
             given = self._bootstrap.get(key.decode(), timeout_ms / 1000)
             if not isinstance(given, (bytes, bytearray, memoryview)):
                 raise TypeError(f"{type(self._bootstrap).__name__}.get() returned {type(given).__name__} for "
-                                f"{key.decode()}: needed are bytes")
+                                f"{key.decode()}, but must return bytes")
             found = bytes(given)
             size[0] = len(found)
             if len(found) <= room:

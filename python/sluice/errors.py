@@ -30,7 +30,7 @@ class OutOfMemoryError(Error, MemoryError):
 
 
 class NotSupportedError(Error, NotImplementedError):
-    """SLUICE_ENOSUPP: not supported here; the sentence names what would be needed."""
+    """SLUICE_ENOSUPP: not supported here; the message names the requirement."""
 
     code = CONSTANTS["SLUICE_ENOSUPP"]
 

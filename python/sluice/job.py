@@ -16,7 +16,7 @@ from .recipe import Recipe
 
 ON_FAILURE = {"": 0, "abort": _abi.CONSTANTS["SLUICE_ABORT"],
               "continue": _abi.CONSTANTS["SLUICE_CONTINUE"]}
-# By these torch's env:// meets; torchrun and other launchers set them.
+# The variables of torch's env://, which torchrun and other launchers set.
 RENDEZVOUS = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 _open_jobs: Set[Job] = set()  # until they are closed, also those that the program has no name for
 
@@ -28,15 +28,15 @@ class Job:
     is closed by ``close()``, at the end of a ``with`` block, or when the interpreter ends. Closing is
     collective: all ranks close their models after the same step.
 
-    servers: so many of the last ranks own shards and do not train.
+    servers: the number of dedicated servers: the last ranks, which own shards and do not train.
     on_failure: "abort" or "continue", see sluice_init(3).
-    bootstrap: where the ranks meet if not through PMIx, see sluice.bootstrap.
+    bootstrap: how the ranks find each other without PMIx, see sluice.bootstrap.
     """
 
     def __init__(self, *, servers: int = 0, lost_after: float = 0, warn_after: float = 0,
                  wait_timeout: float = 0, on_failure: str = "", bootstrap: Any = None) -> None:
         if on_failure not in ON_FAILURE:
-            raise ValueError(f"on_failure is '{on_failure}': needed is 'abort' or 'continue'")
+            raise ValueError(f"on_failure is '{on_failure}', but must be 'abort' or 'continue'")
         attr = _abi.sluice_job_attr()
         attr.size = ctypes.sizeof(attr)
         attr.servers, attr.on_failure = servers, ON_FAILURE[on_failure]
@@ -61,7 +61,7 @@ class Job:
             self._check_alone()
 
     def _check_alone(self) -> None:
-        """Refuses to train alone where the launcher of torch has started several processes."""
+        """Refuses to train alone if a launcher of torch has started several processes."""
         world = os.environ.get("WORLD_SIZE", "")
         if self.size > 1 or not world.isdecimal() or int(world) < 2:
             return
@@ -82,8 +82,8 @@ class Job:
     def split(self, color: int, key: int = 0) -> Optional["Job"]:
         """Makes groups of the ranks that give the same color, 0 or more, numbered by key and then rank.
 
-        Collective over all ranks. A group is a job of those ranks, with models and collectives of its
-        own. None: color is negative. Closing the job closes its groups first.
+        Collective over all ranks. A group is a job of those ranks, with its own models and collectives. None:
+        color is negative. Closing the job closes its groups first.
         """
         handle = ctypes.c_void_p()
         check(lib.sluice_split(self._at(), color, key, ctypes.byref(handle)))
@@ -136,17 +136,17 @@ class Job:
     # ---- collectives over the workers -----------------------------------------------------------
 
     def barrier(self) -> None:
-        """Waits until all workers are here."""
+        """Waits until all workers have called it."""
         check(lib.sluice_barrier(self._at()))
 
     def sum(self, values: Sequence[float]) -> List[float]:
-        """The sums of values over the workers, as float64: the same bits on every worker."""
+        """Returns the sums of values over the workers, as float64, with the same bits on every worker."""
         array = (ctypes.c_double * len(values))(*values)
         check(lib.sluice_sum(self._at(), array, len(values)))
         return list(array)
 
     def gather(self, mine: bytes) -> List[bytes]:
-        """What each worker gave, by rank: equally many bytes, of any number."""
+        """Returns the bytes that each worker passed, by rank. All must pass the same number of bytes."""
         rows = [bytearray() for _ in range(self.workers)]
         most = _abi.CONSTANTS["SLUICE_GATHER_MAX"]
         for begin in range(0, len(mine), most):
@@ -158,7 +158,7 @@ class Job:
         return [bytes(row) for row in rows]
 
     def broadcast(self, data: bytes, root: int = 0) -> bytes:
-        """The bytes of worker root, on every worker. All give equally many; the others' do not count."""
+        """Returns the bytes of worker root on every worker. All must pass the same number of bytes."""
         room = bytearray(data)
         if room:
             at = (ctypes.c_char * len(room)).from_buffer(room)

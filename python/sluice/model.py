@@ -93,7 +93,7 @@ class Model:
                  device_shards: bool = False) -> None:
         self._handle: Optional[ctypes.c_void_p] = None
         if grad_type not in GRADIENTS:
-            raise ValueError(f"grad_type is {grad_type}: needed is "
+            raise ValueError(f"grad_type is {grad_type}, but must be "
                              + ", ".join(f"{kind} ({NAMES[kind]})" for kind in GRADIENTS))
         any_type, start = PARAMETERS, None
         self._pieces: Optional[Pieces] = None  # of the parameters, if that is how they were given
@@ -135,7 +135,7 @@ class Model:
     # ---- a step ---------------------------------------------------------------------------------
 
     def _params(self, params: Any, what: str) -> Optional[int]:
-        """The address of all parameters, or of a mean; None stands for those that were given in pieces."""
+        """Returns the address of all parameters, or of a mean. None means the pieces passed at open."""
         if params is None and self._pieces is not None:
             return None
         return vector(params, what, self.count, (self._param_type,), writable=True).address
@@ -145,10 +145,9 @@ class Model:
 
         With update=average it is this worker's parameters.
 
-        grad: a vector, or a list of vectors that together are one and may differ in type. None means that
-        there is no gradient, because the step does not want one (wanted).
-        scales: of a list, what the codes of those of 8 bits are multiplied by; None: see
-        set_grad_scale().
+        grad: a vector, or a list of vectors that together are one and may differ in type. None means that there
+        is no gradient, because the step needs none (wanted).
+        scales: for a list, the factors of 8-bit codes; None: see set_grad_scale().
         """
         if isinstance(grad, (list, tuple)):
             pieces = Pieces(grad, "grad", self.count, types=GRADIENTS, scales=scales)
@@ -171,16 +170,18 @@ class Model:
         check(lib.sluice_push_pair(self._at(), found[0].address, found[1].address))
 
     def point(self, params: Any, point: Any) -> None:
-        """Writes into point[count] where the recipe wants a gradient, given the params of the last pull."""
+        """Writes the point at which the recipe needs a gradient to point[count], given the params of the last
+        pull."""
         here = vector(params, "params", self.count, (F32,))
         there = vector(point, "point", self.count, (F32,), writable=True)
         check(lib.sluice_point(self._at(), here.address, there.address))
 
     def accumulator(self) -> "tuple[Any, float]":
-        """The residual, to which the program adds scale times its gradient, and scale; push() takes it then.
+        """Returns the residual, to which the program adds scale times its gradient before it passes the
+        residual to push(), and scale.
 
-        A ctypes array of floats, in host memory of the library, valid until the model is closed and not to
-        be touched between a push and the end of its pull. scale changes with the learning rate.
+        A ctypes array of floats, in host memory of the library, valid until the model is closed. The program
+        must not access it between a push and the end of its pull. scale changes with the learning rate.
         """
         address, scale = ctypes.POINTER(ctypes.c_float)(), ctypes.c_float()
         check(lib.sluice_accumulator(self._at(), ctypes.byref(address), ctypes.byref(scale)))
@@ -210,7 +211,7 @@ class Model:
         self._pushed.clear()
 
     def pull_begin(self, target: Any) -> None:
-        """Begins a pull into target, as pull() takes it, and does not wait.
+        """Begins a pull into target, which is as in pull(), and does not wait.
 
         The library writes into target until the ranges of pull_range() cover it.
         """
@@ -237,7 +238,7 @@ class Model:
     def idle_step(self, target: Any) -> bool:
         """Makes a step without a gradient of this worker, which has none left, and pulls into target.
 
-        target: what pull() takes, in one vector. Returns whether any
+        target: as in pull(), in one vector. Returns whether any
         worker pushed a gradient: each worker calls it until none did. Needs uneven=True.
         """
         more = ctypes.c_int()
@@ -260,35 +261,37 @@ class Model:
     def set_lr(self, lr: float) -> None:
         """The learning rate of the following pushes, 0 or above and equal on all workers.
 
-        A step with the rate 0 moves no parameter and loses nothing that waits in a residual.
+        A step with rate 0 changes no parameter and loses no value of a residual.
         """
         self._set("SLUICE_LR", lr)
 
     def set_grad_scale(self, scale: Any) -> None:
-        """What the codes of gradients of 8 bits are multiplied by in the following pushes; 1 at first.
+        """Sets the factor of the codes of 8-bit gradients for the following pushes, initially 1.
 
-        This is the scale of torch._scaled_mm, by which what was made small is made large again. A
-        tensor of one element is read, for which the host waits if it is on a GPU.
+        This is the scale of torch._scaled_mm, which converts codes back to gradients. If it is a tensor of one
+        element on a GPU, the host waits for its value.
         """
         self._set("SLUICE_GRAD_SCALE", float(scale))
 
     def raise_flags(self, flags: int) -> None:
-        """Adds flags, of which the low eight bits travel with the next push."""
+        """Adds flags, whose low eight bits are sent with the next push."""
         lib.sluice_raise(self._at(), flags)
 
     @property
     def raised(self) -> int:
-        """The flags that any worker raised for the last completed step, alike on all workers."""
+        """The flags that any worker raised for the last completed step; equal on all workers."""
         return self._step().raised
 
     @property
     def skipped(self) -> bool:
-        """With nonfinite=skip-all: whether the last push was left out by all workers, for NaN or infinity in one."""
+        """With nonfinite=skip-all: whether all workers skipped the last push, because the gradient of one had
+        NaN or infinity."""
         return bool(self._step().skipped)
 
     @property
     def wanted(self) -> bool:
-        """With when=lazy-server: whether the next step wants a gradient, or takes push(None); else True."""
+        """With when=lazy-server: whether the next step needs a gradient; if not, push(None) is enough.
+        Otherwise True."""
         return bool(self._step().wanted)
 
     @property
@@ -303,10 +306,10 @@ class Model:
     # ---- state ----------------------------------------------------------------------------------
 
     def checkpoint(self, folder: Union[str, "os.PathLike[str]"]) -> None:
-        """Writes the whole state below folder, which all ranks see under the same name.
+        """Writes the whole state below folder, which must have the same name on all ranks.
 
-        Collective over the workers, between two steps. The checkpoint before stays valid until the
-        new one is complete. Its files have mode 0600.
+        Collective over the workers, between two steps. The previous checkpoint stays valid until the new one is
+        complete. Its files have mode 0600.
         """
         check(lib.sluice_checkpoint(self._at(), os.fsencode(folder)))
 
@@ -330,8 +333,8 @@ class Model:
     def state_part(self) -> bytearray:
         """This rank's part of the state without the other ranks: not collective, between two steps.
 
-        The parts that all workers take after the same step are one save. One part alone cannot be loaded.
-        Not with signal=innovation and global in the recipe.
+        The parts that all workers save after the same step form one save. The part of one rank alone cannot be
+        loaded. Not with signal=innovation and global in the recipe.
         """
         return self._state(_abi.CONSTANTS["SLUICE_STATE_PART"])
 
@@ -344,9 +347,9 @@ class Model:
         return state
 
     def state_load(self, state: Any, params: Any) -> int:
-        """Loads what state_save() or state_part() gave to the same rank; returns the completed steps.
+        """Loads the result of state_save() or state_part() of the same rank; returns the completed steps.
 
-        Collective over the workers, as restore(). If a rank has no part, it gives None, and all ranks fail.
+        Collective over the workers, as restore(). A rank without a part passes None, and all ranks fail.
         """
         found, steps = None if state is None else bytes(state), ctypes.c_uint64()
         check(lib.sluice_state_load(self._at(), found, len(found or b""), self._params(params, "params"),
@@ -377,12 +380,11 @@ class Model:
     def stats(self) -> Dict[str, Any]:
         """The counters of this rank since the model was opened: bytes, elements, and nanoseconds.
 
-        The keys are the members of sluice_model_stats; see sluice_stats(3). What was not measured is
+        The keys are the members of sluice_model_stats; see sluice_stats(3). A value that was not measured is
         None, such as compression_error while measure() is off. rank_pushed_bytes, rank_pulled_bytes and
-        rank_dense_bytes are this rank's bytes with those for the shards that it owns itself, which need not
-        travel, so that a small model, whose only shard is rank 0's, has figures there too. saved is the
-        share of rank_dense_bytes that the recipe saved, and None before the first step. totals() adds up
-        all workers.
+        rank_dense_bytes also include the bytes for this rank's own shards, which are not sent. On rank 0 of a
+        small model, which has a single shard there, only these three are not 0. saved is the share of
+        rank_dense_bytes that the recipe saved, and None before the first step. totals() adds up all workers.
         """
         stats = _abi.sluice_model_stats()
         stats.size = ctypes.sizeof(stats)
@@ -397,7 +399,7 @@ class Model:
     def totals(self) -> Dict[str, Any]:
         """pushed_bytes, pulled_bytes and dense_bytes of all workers, and the share of the last that was saved.
 
-        Collective over the workers: call it on every rank, and print on one.
+        Collective over the workers: call it on every rank.
         """
         return totals_of(self._job, self.stats())
 

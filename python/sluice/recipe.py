@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Recipes: the line of text that says how gradients and deltas are compressed."""
+"""Recipes: lines of text that describe how gradients and deltas are compressed."""
 from __future__ import annotations
 
 import ctypes
@@ -14,9 +14,9 @@ Rules = Sequence[Tuple[float, float]]
 
 def attributes(recipe: Optional[str], *, tensors: Optional[Tensors] = None, pieces: Any = None,
                rules: Optional[Rules] = None, **members: Any) -> sluice_model_attr:
-    """A filled sluice_model_attr. It refers to the memory of what it was made of.
+    """A filled sluice_model_attr. It refers to the objects it was made of.
 
-    members: those that the struct has under the same name.
+    members: members of the struct with the same names.
     """
     attr = sluice_model_attr()
     attr.size = ctypes.sizeof(attr)
@@ -77,12 +77,12 @@ class Recipe:
         return self._words.keys()
 
     def get(self, key: str, default: Optional[str] = None) -> Optional[str]:
-        """The value of a word as it was written, or default where the recipe leaves it out."""
+        """Returns the value of a word as it was written, or default if the recipe lacks the word."""
         return self._words.get(key, default)
 
     def plan(self, count: int, workers: int = 4, servers: int = 0,
              tensors: Optional[Tensors] = None, shards: int = 0, steps_per_epoch: int = 0) -> str:
-        """What the library will do with this recipe for count float32 parameters, as text.
+        """Returns a text that describes what the library does with this recipe for count float32 parameters.
 
         It needs no job. Raises InvalidError with the library's sentence if a word is wrong.
         """
@@ -91,7 +91,7 @@ class Recipe:
     def plan_items(self, count: int, workers: int = 4, servers: int = 0,
                    tensors: Optional[Tensors] = None, shards: int = 0,
                    steps_per_epoch: int = 0) -> Dict[str, str]:
-        """The same for programs: the keys of sluice_plan(3) and their values.
+        """As plan(), for programs: returns the keys of sluice_plan(3) and their values.
 
         >>> Recipe("up=topk(0.01)").plan_items(1000)["ranges"]
         'yes'

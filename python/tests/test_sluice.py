@@ -215,7 +215,7 @@ class Steps(unittest.TestCase):
             model.push(halves)
             model.pull(mean)
             self.assertEqual(list(mean), [1.0, -2.0])
-            with self.assertRaisesRegex(TypeError, "grad holds float32: needed is float16"):
+            with self.assertRaisesRegex(TypeError, "grad holds float32, but must hold float16"):
                 model.push(floats(1, 2))
 
     def test_eight_bits(self):
@@ -252,7 +252,7 @@ class Steps(unittest.TestCase):
             model.push([Tensor((0x3c,), e5m2), floats(3, 4)])
             model.pull(mean)
             self.assertEqual(list(mean), [0.5, 3.0, 4.0])
-            with self.assertRaisesRegex(TypeError, "grad holds float8_e5m2: needed is float8_e4m3fn"):
+            with self.assertRaisesRegex(TypeError, "grad holds float8_e5m2, but must hold float8_e4m3fn"):
                 model.push(Tensor((0, 0, 0), e5m2))
             with self.assertRaisesRegex(ValueError, "2 scales for the 1 pieces"):
                 model.push([floats(1, 2, 3)], scales=[1, 2])
@@ -260,7 +260,7 @@ class Steps(unittest.TestCase):
                 model.push(floats(1, 2, 3), scales=[1])
             with self.assertRaisesRegex(sluice.Error, "must be finite and > 0"):
                 model.set_grad_scale(0)
-            with self.assertRaisesRegex(TypeError, "params holds float8_e5m2: needed is float32"):
+            with self.assertRaisesRegex(TypeError, "params holds float8_e5m2, but must hold float32"):
                 model.push(Tensor((0, 0, 0), e4m3fn))
                 model.pull(Tensor((0, 0, 0), e5m2))
 
@@ -291,9 +291,9 @@ class Steps(unittest.TestCase):
     def test_wrong_vectors(self):
         params = floats(0, 0, 0)
         with self.job.open(params, "up=all down=all") as model:
-            for wrong, kind, why in ((3, TypeError, "grad is a int: needed is a tensor"),
+            for wrong, kind, why in ((3, TypeError, "grad is a int, but must be a tensor"),
                                      (array.array("d", [1, 2, 3]), TypeError, "elements 'd'"),
-                                     (floats(1, 2), ValueError, "grad has 2 elements: needed are 3"),
+                                     (floats(1, 2), ValueError, "grad has 2 elements, but must have 3"),
                                      (memoryview(floats(*range(6)))[::2], ValueError, "contiguous"),
                                      (memoryview(bytearray(13))[1:].cast("f"), sluice.Error,
                                       "sluice_push: grad .* not aligned")):
@@ -480,7 +480,7 @@ def rank_pieces(job, _):
         other.pull_range(3, 2)
         other.pull_range(0, 3)
         assert list(whole) == [*begin, *end] and other.step == model.step == 7
-        for wrong, why in (([begin], "1 pieces of grad have 2 elements: needed are 5"),
+        for wrong, why in (([begin], "1 pieces of grad have 2 elements, but must have 5"),
                            ([begin, "x"], "piece 1 of grad is a str")):
             try:
                 other.push(wrong)
@@ -655,7 +655,7 @@ class Arguments(unittest.TestCase):
     def test_integers(self):
         job, model, params = self.job, self.model, self.params
         for number in (2**31, 2**32, 2**40, -2**31 - 1):
-            self.refused(f"color is {number}: needed is a whole number from -2147483648 to 2147483647",
+            self.refused(f"color is {number}, but must be a whole number from -2147483648 to 2147483647",
                          job.split, number)
             self.refused("key is ", job.split, 0, number)
             self.refused("root is ", job.broadcast, b"x", number)
@@ -663,7 +663,8 @@ class Arguments(unittest.TestCase):
             self.refused("workers is ", sluice.Recipe("up=all").plan, 10, number)
             self.refused("servers of sluice_job_attr is ", sluice.Job, servers=number)
         for number in (-1, 2**32, 2**40):
-            self.refused(f"flags is {number}: needed is a whole number from 0 to 4294967295", model.raise_flags, number)
+            self.refused(f"flags is {number}, but must be a whole number from 0 to 4294967295",
+                         model.raise_flags, number)
             self.refused("shards of sluice_model_attr is ", job.open, params, shards=number)
         for number in (-1, 2**64):
             self.refused("steps_per_epoch of sluice_model_attr is ", job.open, params, steps_per_epoch=number)
@@ -675,7 +676,7 @@ class Arguments(unittest.TestCase):
             self.refused("begin is ", model.pull_range, number, 3)
             self.refused("count is ", model.pull_range, 0, number)
         for wrong in ("1", 1.0, None):
-            with self.assertRaisesRegex(TypeError, f"color is {wrong!r}: needed is a whole number"):
+            with self.assertRaisesRegex(TypeError, f"color is {wrong!r}, but must be a whole number"):
                 job.split(wrong)
         self.assertEqual((model.raised, job.split(True).size), (0, 1))
 
@@ -707,7 +708,7 @@ class Arguments(unittest.TestCase):
             with self.assertRaisesRegex(sluice.BootError, r"bootstrap function get\(\) returned 1 on rank 0") as caught:
                 sluice.Job(bootstrap=Wrong(value))
             self.assertRegex(str(caught.exception.__cause__),
-                             f"Wrong.get.. returned {type(value).__name__} for sluice[0-9]*.card.0: needed are bytes")
+                             f"Wrong.get.. returned {type(value).__name__} for sluice[0-9]*.card.0, but must return bytes")
         with self.assertRaisesRegex(sluice.WireError, "refuses the 3 bytes that get"):
             sluice.Job(bootstrap=Wrong(memoryview(b"abc")))
 

@@ -499,7 +499,7 @@ def ddp_refused(job):
     try:
         sluice.torch.compress(network(), DENSE, job=job)
     except TypeError as error:
-        assert "no DistributedDataParallel" in str(error)
+        assert "not a DistributedDataParallel" in str(error)
     else:
         raise AssertionError("a bare model was not refused")
 
@@ -553,7 +553,7 @@ def ddp_two_momenta(job):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         wrapped(job, model, "sketched", optimizer=sgd(model))[1].close()
-    assert any("SGD has momentum too" in str(w.message) for w in caught), caught
+    assert any("SGD also has momentum" in str(w.message) for w in caught), caught
 
 
 def recipe_of_environment(job):
@@ -595,7 +595,7 @@ def ddp_clip(job):
         digests.append(state.verify())
         state.close()
     assert len(set(digests)) == 1, digests
-    refused(lambda: wrapped(job, network(), SPARSE + " clip=1", clip=0.5), "clip=0.5, but the recipe says clip=1")
+    refused(lambda: wrapped(job, network(), SPARSE + " clip=1", clip=0.5), "clip=0.5, but the recipe has clip=1")
     refused(lambda: wrapped(job, network(), SPARSE, clip=0), "clip=0, must be finite and > 0")
 
 
@@ -655,7 +655,7 @@ def ddp_twice(job):
     """Another recipe in the middle of a training, and a copy of the model."""
     model = network()
     ddp, state = wrapped(job, model, DENSE)
-    refused(lambda: sluice.torch.compress(ddp, SPARSE, job=job), "this model is compressed already: call close()")
+    refused(lambda: sluice.torch.compress(ddp, SPARSE, job=job), "this model is already compressed: call close()")
     optimizer = sgd(ddp)
     for step in range(2):
         step_of(ddp, optimizer, rows(step, job.rank))
@@ -991,7 +991,7 @@ def rank_optimizer(job, folder):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             inner(network(), recipe).close()
-        assert any("SGD has momentum too" in str(w.message) for w in caught) == warned, (recipe, caught)
+        assert any("SGD also has momentum" in str(w.message) for w in caught) == warned, (recipe, caught)
 
     # an overflow that a scaler of one rank saw
     model = network()
@@ -1392,7 +1392,7 @@ class Torch(unittest.TestCase):
             mean, ones = torch.zeros(3), torch._neg_view(torch.ones(3))
             with job.open(mean, "up=all down=all update=none") as model:
                 for call in (model.push, model.pull):
-                    with self.assertRaisesRegex(ValueError, r"is a tensor with the negative bit: pass what its resolve_neg"):
+                    with self.assertRaisesRegex(ValueError, r"is a tensor with the negative bit: pass the result of its resolve_neg"):
                         call(ones)
                 model.push(ones.resolve_neg())
                 model.pull(mean)

@@ -9,7 +9,7 @@ try:
 except ModuleNotFoundError as error:
     import sys as _sys
     raise ModuleNotFoundError(
-        f"sluice.torch needs torch, which {_sys.executable} has not: install it there, or make the virtual "
+        f"sluice.torch needs torch, which {_sys.executable} does not have: install it there, or make the virtual "
         "environment with --system-site-packages by a Python that has it, as /usr/bin/python3 has Debian's "
         "python3-torch", name=error.name) from None
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The communication hook of DistributedDataParallel.
 
-A bucket's gradients are pushed from where they lie, by ranges, as soon as back-propagation has filled
-the bucket. The last bucket of a step begins the pull of the mean into the buckets themselves, and then
-the future of each bucket is completed as soon as the mean of its parameters is here, while those of
-later buckets still travel. DDP calls the hooks of all buckets before it waits for a future.
+As soon as back-propagation has filled a bucket, its gradients are pushed in place, by ranges. The last bucket
+of a step begins the pull of the mean into the buckets. The future of each bucket then completes when the mean
+of its parameters has arrived, while the means of later buckets are still on the network. DDP calls the hooks of
+all buckets before it waits for a future.
 """
 import warnings
 import weakref
@@ -20,19 +20,19 @@ from ._group import default_job
 from ._watch import Watch, after_backward, before_steps
 
 _Segments = List[Tuple[int, int, int]]  # of a bucket: offset in it, begin in the flat vector, count
-_Waiting = List[Tuple[Any, torch.Tensor, _Segments]]  # a future, its bucket, and where that lies
+_Waiting = List[Tuple[Any, torch.Tensor, _Segments]]  # a future, its bucket, and the bucket's ranges
 
 
 def has_momentum(optimizer: Any) -> bool:
-    """Whether an optimizer of torch keeps a running mean of gradients."""
+    """Returns whether a torch optimizer keeps a running mean of gradients."""
     return any(group.get("momentum") or "betas" in group for group in optimizer.param_groups)
 
 
 def warn_of_two_momenta(recipe: Recipe, optimizer: Any) -> None:
-    """recipe: that of an open model, in which the names of methods are spelled out."""
+    """recipe: the recipe of an open model, in which the names of methods are spelled out."""
     if "momentum" in (recipe.get("signal") or "") and has_momentum(optimizer):
-        warnings.warn(f"the recipe says signal={recipe.get('signal')} and {type(optimizer).__name__} has "
-                      "momentum too: steps are amplified twice. Use one of them: signal=momentum(0.9) with "
+        warnings.warn(f"the recipe says signal={recipe.get('signal')} and {type(optimizer).__name__} also "
+                      "has momentum: steps are amplified twice. Use one of them: signal=momentum(0.9) with "
                       "SGD without momentum, or an optimizer with momentum and no signal=", stacklevel=3)
 
 
@@ -41,7 +41,7 @@ def has_signal_momentum(recipe: Recipe) -> bool:
 
 
 def warn_of_clipped_mean(recipe: Recipe, where: str) -> None:
-    """Once for a model, whose open recipe it is."""
+    """Warns once for a model, whose recipe is passed."""
     warnings.warn(
         f"the mean gradient was made smaller {where}, and the recipe says signal={recipe.get('signal')}: the limit then "
         "holds for gradients with momentum, and what it cuts off is lost, which costs accuracy. Leave clip_grad_norm_() "
@@ -64,7 +64,7 @@ class _Slot:
 
 
 class Compression:
-    """What sluice.torch.compress() returns: the model of the job, and the state of the hook."""
+    """The result of sluice.torch.compress(): the model of the job, and the state of the hook."""
 
     def __init__(self, ddp: Any, recipe: Union[str, Recipe, None], job: Optional[Job], scaler: Any,
                  optimizer: Any, clip: Optional[float], options: Dict[str, Any]) -> None:
@@ -99,10 +99,10 @@ class Compression:
             warn_of_two_momenta(self.model.recipe, optimizer)
         plan = wanted.plan_items(self.layout.count, self.job.workers,
                                  steps_per_epoch=options.get("steps_per_epoch", 0))
-        # Whether buckets are pushed one by one: they have one type, and the recipe does not need them all,
-        # for which the library would copy them.
+        # Whether buckets are pushed one by one: only if they have one type, and if the recipe does not need
+        # them all, because the library would copy them.
         self._ranges = len(types) == 1 and plan["ranges"] == "yes"
-        # Pieces in the memory of a GPU would travel through host memory, and one vector need not.
+        # Pieces in GPU memory would be copied through host memory, but one vector is not.
         self._mean = start if device.type == "cuda" else None
         self._segments: Dict[Tuple[int, ...], _Segments] = {}
         self._waiting: _Waiting = []
@@ -145,7 +145,7 @@ class Compression:
 
     @staticmethod
     def _check_uneven(ddp: Any, scaler: Any) -> None:
-        """DDP's own exchanges would wait for the ranks that have ended."""
+        """Refuses what needs all ranks: DDP's own exchanges would wait for the ranks that have ended."""
         why = ""
         if scaler is not None:
             why = "scaler= lets the ranks agree in each step"
@@ -182,7 +182,7 @@ class Compression:
             self.model.push_range(buffer[offset:offset + count], begin, count)
 
     def _pieces(self, waiting: _Waiting) -> List[torch.Tensor]:
-        """The buckets, cut and ordered as the flat vector is."""
+        """Returns the buckets, cut and ordered like the flat vector."""
         found = [(begin, buffer[offset:offset + count])
                  for _, buffer, segments in waiting for offset, begin, count in segments]
         return [piece for _, piece in sorted(found, key=lambda pair: pair[0])]
@@ -249,7 +249,7 @@ class Compression:
         return buffer if self._scaler is None else buffer.mul_(self._scaler.get_scale())
 
     def _unscaled(self, waiting: _Waiting) -> bool:
-        """Takes the loss scale out and pushes. False: some rank overflowed, and all skip the step."""
+        """Divides by the loss scale and pushes. Returns False if some rank overflowed and all skip the step."""
         overflow = not all(bool(torch.isfinite(buffer).all()) for _, buffer, _ in waiting)
         if self.job.sum([float(overflow)])[0]:
             self.skipped = True
@@ -293,9 +293,9 @@ class Compression:
     # ---- state and figures ----------------------------------------------------------------------
 
     def checkpoint(self, folder: Any) -> None:
-        """Writes residuals and counters below folder, which all ranks see; see sluice.Model.checkpoint.
+        """Writes residuals and counters below folder, which all ranks share; see sluice.Model.checkpoint.
 
-        Collective, between two steps. Parameters and optimizer are the script's own to save.
+        Collective, between two steps. The script must save parameters and optimizer itself.
         """
         self.model.checkpoint(folder)
 
@@ -306,8 +306,9 @@ class Compression:
     def state_dict(self) -> Dict[str, torch.Tensor]:
         """This rank's part of what checkpoint() writes, as one uint8 tensor, between two steps.
 
-        It waits for no other rank. To go on, every rank needs the part that it saved itself after the same
-        step. The tensor's name has the rank, so that torch.distributed.checkpoint keeps the parts of all.
+        It waits for no other rank. To resume, every rank needs the part that it saved itself after the same
+        step. The tensor's name contains the rank, so that torch.distributed.checkpoint keeps the parts of all
+        ranks.
         """
         return saved_state(self.job, self.model)
 
@@ -382,33 +383,33 @@ def compress(ddp: Any, recipe: Union[str, Recipe, None] = None, *, job: Optional
         model = DistributedDataParallel(model)
         sluice.torch.compress(model, "up=topk(0.01) down=topk(0.05)")
 
-    Collective over the workers. Every rank gets the parameters of rank 0. Afterwards each ``p.grad`` is
-    the mean over the workers as the recipe sends it, of the same bits on all of them. A model has one
+    Collective over the workers. Every rank gets the parameters of rank 0. Afterwards each ``p.grad`` is the
+    mean over the workers as the recipe sends it, with the same bits on all workers. A model has one
     compression at a time: close() the first one before compress() with another recipe. A copy or a
     pickle of the model is a plain DistributedDataParallel model, which may be compressed too.
 
     With nonfinite=skip-all in the recipe, or with scaler, all ranks skip a step if a gradient of any of
-    them was not finite. Afterwards ``skipped`` of what is returned is True, and the program leaves the
-    optimizer's step out; a GradScaler does so by itself.
+    them was not finite. Afterwards ``skipped`` of the returned object is True, and the program must leave out
+    the optimizer's step; a GradScaler does so automatically.
 
     recipe: see sluice_recipe(7); None takes SLUICE_RECIPE, else the default. update=none is added,
         because the optimizer is torch's.
     job: None takes sluice.torch.default_job().
     scaler: the GradScaler of mixed precision. Gradients are pushed without its scale, and if those of
         a rank are not finite, the step is skipped on all ranks before anything is pushed.
-    optimizer: if given, there is a warning where recipe and optimizer both have momentum.
+    optimizer: if given, there is a warning if recipe and optimizer both have momentum.
     clip: the limit of each rank's gradient norm, as clip= in the recipe. With signal=momentum use it in place
-        of clip_grad_norm_(); if a script makes the mean smaller there, a warning says so once (torch 2.0 or
+        of clip_grad_norm_(). If a script then makes the mean smaller, there is one warning (torch 2.0 or
         later).
     uneven: ranks may have unequal numbers of steps; see Compression.join().
     shards, steps_per_epoch, memory_bytes: see sluice.Model.
     """
     if not hasattr(ddp, "register_comm_hook"):
-        raise TypeError(f"sluice.torch.compress: {type(ddp).__name__} is no DistributedDataParallel: wrap "
+        raise TypeError(f"sluice.torch.compress: {type(ddp).__name__} is not a DistributedDataParallel: wrap "
                         "the model in one, or use sluice.torch.Optimizer")
     if _is_open(getattr(ddp, "_sluice", None)):
-        raise InvalidError("sluice.torch.compress: this model is compressed already: call close() of what the first "
-                           "compress() returned, on all ranks after the same step, before another one")
+        raise InvalidError("sluice.torch.compress: this model is already compressed: call close() of the first result "
+                           "on all ranks after the same step, before you call compress() again")
     state = Compression(ddp, recipe, job, scaler, optimizer, clip,
                         {"shards": shards, "steps_per_epoch": steps_per_epoch,
                          "memory_bytes": memory_bytes, "uneven": uneven})

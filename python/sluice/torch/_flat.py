@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Where each parameter lies in the flat vector of a model."""
+"""The position of each parameter in the flat vector of a model."""
 import ctypes
 import os
 from typing import Any, Dict, Iterable, List, Optional, Tuple
@@ -40,29 +40,29 @@ class Layout:
         self._place: Dict[int, int] = {id(p): i for i, p in enumerate(self.parameters)}
 
     def tensors(self) -> List[Tuple[str, int]]:
-        """Those that have elements: a tensor of the library is never empty."""
+        """Returns the tensors that have elements, because the library accepts no empty tensor."""
         return [(name, p.numel()) for name, p in zip(self.names, self.parameters) if p.numel()]
 
     def place(self, parameter: torch.nn.Parameter) -> int:
-        """Its index in the three lists."""
+        """Returns its index in the three lists."""
         try:
             return self._place[id(parameter)]
         except KeyError:
             raise self._unknown(f"a parameter of shape {tuple(parameter.shape)}") from None
 
     def check_known(self, named: Iterable[Tuple[str, torch.nn.Parameter]]) -> None:
-        """Refuses parameters that would be trained, if at all, with this rank's own gradients."""
+        """Refuses parameters that would be trained with only this rank's gradients, if at all."""
         for name, p in named:
             if id(p) not in self._place and p.requires_grad:
                 raise self._unknown(name)
 
     @staticmethod
     def _unknown(name: str) -> InvalidError:
-        return InvalidError(f"{name} was not known when Sluice was told of the model, so that its gradient "
+        return InvalidError(f"{name} was not known when Sluice was told of the model, so its gradient "
                             "is not exchanged: add and unfreeze parameters before that, or open a new one")
 
     def view(self, flat: torch.Tensor, index: int) -> torch.Tensor:
-        """The part of flat of one parameter, with the parameter's shape and order in memory."""
+        """Returns the part of flat for one parameter, with the parameter's shape and order in memory."""
         p, begin = self.parameters[index], self.begins[index]
         part = flat[begin:begin + p.numel()]
         if p.is_contiguous():
@@ -83,12 +83,13 @@ class Layout:
 
 
 def host_of(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor in host memory, which holds what torch reads: views may negate it when it is read."""
+    """Returns the tensor in host memory with the values that torch reads, because views may negate the stored
+    ones."""
     return tensor.detach().resolve_conj().resolve_neg().cpu().contiguous()
 
 
 def bytes_of(tensor: torch.Tensor) -> bytes:
-    """A copy of a tensor's bytes. Torch itself offers them through numpy only."""
+    """Returns a copy of a tensor's bytes. Torch itself gives access to them only through numpy."""
     host = host_of(tensor)
     return ctypes.string_at(host.data_ptr(), host.numel() * host.element_size())
 
@@ -117,7 +118,7 @@ def verify(job: Job, named: Iterable[Tuple[str, torch.Tensor]]) -> int:
             raise InvalidError(
                 f"{name} differs between the workers: rank{'s' * (len(others) > 1)} "
                 f"{', '.join(others)} of {len(rows)} have other bytes than rank 0. A parameter may only "
-                "be changed alike on all ranks")
+                "be changed in the same way on all ranks")
     return lib.sluice_digest(mine, ctypes.sizeof(mine))
 
 
@@ -140,7 +141,7 @@ def load_state(job: Job, model: Model, state: Dict[str, torch.Tensor], params: t
 
 
 def with_clip(text: Any, clip: Optional[float], what: str) -> Any:
-    """The recipe, or that of SLUICE_RECIPE, with clip=, which must not contradict what the recipe says."""
+    """Returns the recipe, or that of SLUICE_RECIPE, with clip=, which must not contradict the recipe."""
     if clip is None:
         return text
     if not 0 < clip < float("inf"):
@@ -152,12 +153,12 @@ def with_clip(text: Any, clip: Optional[float], what: str) -> Any:
     except ValueError:
         agrees = True  # the library refuses the word
     if not agrees:
-        raise InvalidError(f"{what}: clip={clip}, but the recipe says clip={said}: give one of the two")
+        raise InvalidError(f"{what}: clip={clip}, but the recipe has clip={said}: give one of the two")
     return recipe if said != "none" else Recipe(recipe, clip=repr(float(clip)))
 
 
 def with_update_none(text: Any, what: str, clip: Optional[float] = None) -> Any:
-    """The recipe, or that of SLUICE_RECIPE, with update=none, which an optimizer of torch needs.
+    """Returns the recipe, or that of SLUICE_RECIPE, with update=none, which a torch optimizer needs.
 
     Another update is refused. clip: as in with_clip().
     """

@@ -2,8 +2,8 @@
 """Sluice as the replicate dimension of FSDP2.
 
 fully_shard() shards a model over the ranks of one node, and reduce-scatters gradients there. Its
-all-reduce hook is then called with this rank's piece. The ranks that hold the same piece are a group
-of their own, and the hook of each module pushes and pulls in a model of that group.
+all-reduce hook is then called with this rank's piece. The ranks that hold the same piece form a group, and the
+hook of each module pushes and pulls in a model of that group.
 """
 import os
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, Union
@@ -30,7 +30,7 @@ class _Piece:
 
     @property
     def key(self) -> str:
-        """Of this rank's part in a state_dict(): no other rank has one of that name."""
+        """Returns the name of this rank's part in a state_dict(), which no other rank uses."""
         return f"rank{self._owner.rank}.module{self._index}"
 
     def folder(self, folder: str) -> str:
@@ -44,8 +44,8 @@ class _Piece:
         start = torch.zeros(piece.numel(), dtype=torch.float32, device=piece.device)
         model = self._owner.group.open(start, self._owner.recipe, grad_type=TYPES[piece.dtype],
                                        stream=stream, **self._owner.options)
-        # A mean of 16 bits is written where the gradient lies, but not in the memory of a GPU, where it would
-        # travel through host memory.
+        # A mean of 16 bits is written in place of the gradient, except in GPU memory, where it would be copied
+        # through host memory.
         self._short = TYPES[piece.dtype] != F32
         self._mean = start if piece.is_cuda and self._short else None
         if self._owner.restored is not None:
@@ -67,7 +67,7 @@ class _Piece:
 
 
 class Replication:
-    """What sluice.torch.replicate() returns: one model of the group for each module of FSDP."""
+    """The result of sluice.torch.replicate(): one model of the group for each module of FSDP."""
 
     def __init__(self, module: torch.nn.Module, mesh: Any, recipe: Union[str, Recipe, None],
                  job: Optional[Job], options: Dict[str, Any]) -> None:
@@ -110,7 +110,7 @@ class Replication:
                 piece.model.checkpoint(path)
 
     def restore(self, folder: Any) -> None:
-        """Lets the first backward restore what checkpoint() wrote."""
+        """Makes the first backward restore the checkpoint."""
         self._must_be_new("restore")
         self.restored = os.fspath(folder)
 
@@ -133,7 +133,7 @@ class Replication:
                 for piece in self._pieces if piece.model is not None}
 
     def load_state_dict(self, state: Dict[str, torch.Tensor]) -> None:
-        """Lets the first backward load what state_dict() gave to this rank."""
+        """Makes the first backward load this rank's state_dict()."""
         self._must_be_new("load_state_dict")
         missing = [piece.key for piece in self._pieces if piece.key not in state]
         if missing:
@@ -147,7 +147,8 @@ class Replication:
                                "backward")
 
     def verify(self) -> int:
-        """Compares the pieces over the replicas; returns their digest, else names a parameter."""
+        """Compares the pieces over the replicas. Returns their digest, or raises an error that names a
+        parameter."""
         return verify(self.group, self._locals())
 
     def stats(self) -> Dict[str, Any]:
@@ -181,10 +182,10 @@ def replicate(module: torch.nn.Module, mesh: Any, recipe: Union[str, Recipe, Non
         sluice.torch.replicate(model, mesh["shard"], "up=topk(0.01) down=topk(0.05)")
 
     Collective over all ranks, after fully_shard() and before the first backward. Each rank gets the
-    parameters of the first replica. Each module that was sharded on its own becomes a model; a group
-    has up to 65535 of them.
+    parameters of the first replica. Each module for which fully_shard() was called becomes a model; a group has
+    up to 65535 of them.
 
-    mesh: the one that fully_shard() got, of one dimension. Ranks of equal place in it are replicas.
+    mesh: the mesh passed to fully_shard(), with one dimension. Ranks at the same position in it are replicas.
     recipe, job, shards, steps_per_epoch, memory_bytes: as for compress().
     """
     return Replication(module, mesh, recipe, job,

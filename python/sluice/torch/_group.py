@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A process group of torch.distributed that travels over the Sluice job.
+"""A process group of torch.distributed over the Sluice job.
 
-DistributedDataParallel wants a process group for a few small things: it compares the parameters'
-shapes, gives every rank the buffers of rank 0, and asks which parameters were used. This group does
-that with the collectives of the job, so no NCCL, Gloo, TCP port or MASTER_ADDR is needed. It is not
-made for gradients: those take the communication hook of sluice.torch.compress().
+DistributedDataParallel needs a process group for a few small things: it compares the parameters' shapes, copies
+the buffers of rank 0 to every rank, and finds out which parameters were used. This group does that with the
+collectives of the job, so no NCCL, Gloo, TCP port or MASTER_ADDR is needed. It does not carry gradients, which
+go through the communication hook of sluice.torch.compress().
 """
 import ctypes
 import inspect
@@ -25,7 +25,7 @@ _default_job: Optional[Job] = None
 
 
 class StoreBootstrap(Bootstrap):
-    """Lets the ranks of a job meet in a store of torch.distributed, such as a TCPStore."""
+    """Lets the ranks of a job find each other through a store of torch.distributed, such as a TCPStore."""
 
     def __init__(self, store: Any, rank: int, ranks: int, node: str = "") -> None:
         super().__init__(rank, ranks, node)
@@ -57,7 +57,7 @@ def _join() -> Job:
 
 
 def _check_rendezvous() -> None:
-    """Refuses numbers with which torch would wait for ranks that do not exist."""
+    """Refuses numbers that would make torch wait for ranks that do not exist."""
     rank, ranks = os.environ["RANK"], os.environ["WORLD_SIZE"]
     if not (rank.isdecimal() and ranks.isdecimal() and int(rank) < int(ranks)):
         raise InvalidError(f"RANK={rank} and WORLD_SIZE={ranks} do not fit together: RANK must be a number from 0 to "
@@ -65,11 +65,11 @@ def _check_rendezvous() -> None:
 
 
 def default_job() -> Job:
-    """The job that sluice.torch uses where none is given; the first call joins it, collectively.
+    """Returns the job that sluice.torch uses if none is given; the first call joins it, collectively.
 
-    Its ranks are those of the default process group, if there is one. Otherwise they meet by ``env://``, as
-    in ``init_process_group()``, if RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT are all set. Otherwise they
-    are those of the srun step. A process without any of these is a job of one.
+    Its ranks are those of the default process group, if there is one. Otherwise they find each other by
+    ``env://``, as in ``init_process_group()``, if RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT are all set.
+    Otherwise they are those of the srun step. A process without any of these is a job of one.
     """
     global _default_job
     if _default_job is None or _default_job.closed:
@@ -99,8 +99,8 @@ def _done(result: Any) -> Any:
 
 
 class _Store(dist.Store):
-    """The store of a group whose members met before: all of them make the same calls, so what one
-    sets the others have set too, and what one counts all have counted."""
+    """The store of a group whose members have already found each other. All of them make the same calls, so
+    each has its own copy of all keys and counters."""
 
     def __init__(self, members: int) -> None:
         super().__init__()
@@ -111,7 +111,7 @@ class _Store(dist.Store):
 
     def get(self, key: str) -> bytes:
         if key not in self._values:
-            raise InvalidError(f"the store of sluice.torch.process_group() has no key '{key}': what "
+            raise InvalidError(f"the store of sluice.torch.process_group() has no key '{key}': code that "
                                "exchanges addresses through a store needs another process group")
         return self._values[key]
 
@@ -145,7 +145,7 @@ class _Group(dist.ProcessGroup):
 
     @property
     def group_name(self) -> str:
-        """For torch.compile(), which finds a group by it; torch's own has one for each backend."""
+        """torch.compile() finds a group by this name; torch's own group has one for each backend."""
         return dist.distributed_c10d._get_process_group_name(self)
 
     def rank(self) -> int:
@@ -155,7 +155,7 @@ class _Group(dist.ProcessGroup):
         return self._size
 
     def _no(self, what: str) -> InvalidError:
-        return InvalidError(f"sluice.torch.process_group() has no {what}: use Gloo or NCCL for it, and "
+        return InvalidError(f"sluice.torch.process_group() does not support {what}: use Gloo or NCCL for it, and "
                             "give DistributedDataParallel its group by process_group=")
 
     @_uncompiled
@@ -212,13 +212,14 @@ def _doubles(tensor: torch.Tensor) -> Any:
 
 
 def process_group(job: Optional[Job] = None) -> Any:
-    """The process group of a job, and the default one of torch.distributed if there is none yet.
+    """Makes the process group of a job, which becomes the default one of torch.distributed if there is none
+    yet.
 
         sluice.torch.process_group()
         model = DistributedDataParallel(model)
 
     Collective over the workers. job: None takes sluice.torch.default_job(). Afterwards
-    ``torch.distributed.get_rank()`` and ``get_world_size()`` answer as under Gloo.
+    ``torch.distributed.get_rank()`` and ``get_world_size()`` work as with Gloo.
     """
     job = default_job() if job is None else job
     if not job.is_worker:

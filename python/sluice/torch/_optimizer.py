@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """An optimizer for scripts without DistributedDataParallel.
 
-All gradients are views of one flat vector, which is pushed as it lies. Without inner= the parameters
-are views of another one, which the pull changes in place, and the shards make the step.
+All gradients are views of one flat vector, which is pushed in place. Without inner= the parameters are views of
+another flat vector, which the pull changes in place, and the shards make the step.
 """
 import inspect
 import os
@@ -25,7 +25,7 @@ _Named = List[Tuple[str, torch.nn.Parameter]]
 
 
 def _groups(params: Any) -> List[Tuple[_Named, Dict[str, Any]]]:
-    """The groups of parameters, each with what it has of its own; one if params has no groups."""
+    """Returns the groups of parameters, each with its own settings; one group if params has no groups."""
     if isinstance(params, torch.nn.Module):
         params = params.named_parameters()
     items, found, count = list(params), [], 0
@@ -37,8 +37,8 @@ def _groups(params: Any) -> List[Tuple[_Named, Dict[str, Any]]]:
         own = {key: value for key, value in item.items() if key != "params"}
         other = sorted(set(own) - {"lr", "weight_decay"})
         if other:
-            raise InvalidError(f"sluice.torch.Optimizer: a group of parameters has {other[0]}=: shards know a "
-                               "group's lr and weight_decay, and update= of the recipe says the rest")
+            raise InvalidError(f"sluice.torch.Optimizer: a group of parameters has {other[0]}=: a group can "
+                               "only have lr and weight_decay, and update= of the recipe sets the rest")
         pairs = [p if isinstance(p, tuple) else (f"parameter {count + i}", p)
                  for i, p in enumerate(item["params"])]
         count += len(pairs)
@@ -67,23 +67,23 @@ class Optimizer(torch.optim.Optimizer):
 
     Collective over the workers. Every rank gets the parameters of rank 0.
 
-    params: a module, its named_parameters(), whose names the messages then have, or parameters().
-        Those that are frozen now stay so: a step refuses parameters that were unfrozen later.
-    recipe: see sluice_recipe(7); None takes SLUICE_RECIPE, else the default. Without inner the shards
-        step as its update= says.
+    params: a module, its named_parameters(), whose names then appear in messages, or its parameters(). Frozen
+        parameters must stay frozen: a step refuses parameters that were unfrozen later.
         Without inner also groups, ``{"params": ..., "lr": ..., "weight_decay": ...}``; a group without
-        weight_decay has that of the recipe's decay=. Not all recipes can have groups, see rules in
+        weight_decay has the recipe's decay=. Not all recipes can have groups, see rules in
         sluice_model_open(3).
+    recipe: see sluice_recipe(7); None takes SLUICE_RECIPE, else the default. Without inner the shards make the
+        step that update= names.
     lr: the learning rate of the shards. A scheduler may change ``param_groups[0]["lr"]``, or the rates of
         all groups by one factor. A step with rate 0 changes no parameter.
-    inner: an optimizer over the same parameters and no others. It steps on the mean gradient, and
+    inner: an optimizer over the same parameters and no others. It makes its step with the mean gradient, and
         update=none is added to the recipe. Its ``param_groups`` are those of this optimizer.
     job: None takes sluice.torch.default_job().
     clip: the limit of each rank's gradient norm, as clip= in the recipe.
     uneven: ranks may have unequal numbers of steps; see join().
     shards, steps_per_epoch, memory_bytes: see sluice.Model.
 
-    With nonfinite=skip-all in the recipe, inner makes no step where some rank's gradient was not finite.
+    With nonfinite=skip-all in the recipe, inner makes no step if some rank's gradient was not finite.
     A GradScaler works with it: ``scaler.step(optimizer)`` pushes gradients without the scale, and
     a step in which some rank overflowed is skipped by all before anything is pushed.
     """
@@ -108,7 +108,7 @@ class Optimizer(torch.optim.Optimizer):
             _check_inner(inner)
         groups = _groups(params)
         if inner is not None and any(own for _, own in groups):
-            raise InvalidError("sluice.torch.Optimizer: with inner= its groups say lr and weight_decay: give here "
+            raise InvalidError("sluice.torch.Optimizer: with inner= its groups have lr and weight_decay: give here "
                                "all parameters without groups")
         self._given = [pair for pairs, _ in groups for pair in pairs]
         self._given_ids = {id(p) for _, p in self._given}
@@ -134,7 +134,7 @@ class Optimizer(torch.optim.Optimizer):
             self.param_groups = inner.param_groups
         self.layout.check_known(self._everything())
         self._grad = torch.zeros(self.layout.count, dtype=dtype, device=device)
-        # The library writes a mean of 16 bits where the gradient lies. In the memory of a GPU it would travel
+        # The library writes a mean of 16 bits in place of the gradient. In GPU memory it would be copied
         # through host memory.
         self._pieces = dtype != torch.float32 and device.type != "cuda"
         self._flat = torch.empty(self.layout.count, device=device,
@@ -150,8 +150,8 @@ class Optimizer(torch.optim.Optimizer):
         if inner is None:
             if self.model.recipe.get("update") == "none":
                 self.model.close()
-                raise InvalidError("the recipe says update=none, so that nothing would step: give inner= an "
-                                   "optimizer, or say update=sgd, momentum(0.9) or nesterov(0.9)")
+                raise InvalidError("the recipe has update=none, so nothing would step: give inner= an "
+                                   "optimizer, or set update=sgd, momentum(0.9) or nesterov(0.9)")
             with torch.no_grad():
                 for i, p in enumerate(parameters):
                     p.data = self.layout.view(self._flat, i)
@@ -174,13 +174,13 @@ class Optimizer(torch.optim.Optimizer):
         self.zero_grad()
 
     def _rules(self, recipe: Any, lr: Any, steps_per_epoch: int) -> Optional[List[Tuple[float, float]]]:
-        """Of each tensor, if a group has a rate or a weight decay of its own."""
+        """Returns the rule of each tensor, if a group has its own rate or weight decay."""
         if not lr and any(group["lr"] for group in self.param_groups):
             raise InvalidError("sluice.torch.Optimizer: lr=0, but a group has another lr: the shards keep the proportions "
                                "of the rates, so give lr above 0 and let a scheduler begin at 0")
         self._factors = [group["lr"] / lr if lr else 1.0 for group in self.param_groups]
         self._decays = [group.get("weight_decay") for group in self.param_groups]
-        # The group from whose rate that of the shards follows: if possible, one that has just that.
+        # The group whose rate determines that of the shards: if possible, one whose rate equals it.
         self._leading = self._factors.index(1.0 if 1.0 in self._factors else max(self._factors))
         if set(self._factors) == {1.0} and set(self._decays) == {None}:
             return None
@@ -193,7 +193,8 @@ class Optimizer(torch.optim.Optimizer):
                 for _ in group["params"]]
 
     def _everything(self) -> Iterator[Tuple[str, torch.nn.Parameter]]:
-        """What was given, also what is frozen, and what only the groups have, such as those of inner."""
+        """Returns all parameters, including frozen ones and those that only the groups have, such as those of
+        inner."""
         yield from self._given
         for g, group in enumerate(self.param_groups):
             for i, p in enumerate(group["params"]):
@@ -209,7 +210,7 @@ class Optimizer(torch.optim.Optimizer):
             p.grad = view
 
     def _note_backward(self) -> None:
-        """At each gradient of a backward: the mean that was there is no longer what a step is made with."""
+        """Called at each gradient of a backward: the earlier mean is no longer valid for a step."""
         if not self._in_backward:
             self._in_backward, self._exchanged = True, False
             after_backward(self._backward_ended)
@@ -225,7 +226,7 @@ class Optimizer(torch.optim.Optimizer):
             self._own = None
             warnings.warn("this rank's gradient was made smaller after backward() and before the ranks exchange it. If "
                           "torch's clip_grad_norm_() did so, it clips each rank's gradient and not the mean: call "
-                          "optimizer.clip_grad_norm_(1.0) (or another limit) in its place, or with signal=momentum in "
+                          "optimizer.clip_grad_norm_(1.0) (or another limit) instead, or with signal=momentum in "
                           "the recipe give clip=1.0 to sluice.torch.Optimizer", stacklevel=4)
         elif self._own is not None:
             self._own.forget()
@@ -239,7 +240,7 @@ class Optimizer(torch.optim.Optimizer):
             self._mean.forget()
 
     def _collect(self) -> None:
-        """Brings gradients that are no views of the flat vector, as model.zero_grad() leaves them."""
+        """Copies gradients that are not views of the flat vector, which happens after model.zero_grad()."""
         self.layout.check_known(self._everything())
         for p, view in zip(self.layout.parameters, self._views):
             if p.grad is view:
@@ -252,7 +253,7 @@ class Optimizer(torch.optim.Optimizer):
             p.grad = view
 
     def _overflowed(self) -> bool:
-        """Of a GradScaler: the ranks agree whether the step is skipped, and the scale is taken out."""
+        """With a GradScaler: the ranks agree whether to skip the step, and divide by the scale."""
         found = getattr(self, "found_inf", None)
         if found is None:
             return False
@@ -285,7 +286,7 @@ class Optimizer(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
-        """Pushes the gradients, pulls what the workers agreed on, and steps. Collective."""
+        """Pushes the gradients, pulls the mean or the change, and makes the step. Collective."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -312,7 +313,8 @@ class Optimizer(torch.optim.Optimizer):
         return loss
 
     def _exchange(self) -> bool:
-        """Makes the mean over the workers of the gradients. False: the ranks agree to skip the step."""
+        """Computes the mean of the gradients over the workers. Returns False if the ranks agree to skip the
+        step."""
         self._check_own()
         self._collect()
         if self._overflowed():
@@ -329,7 +331,7 @@ class Optimizer(torch.optim.Optimizer):
 
     @torch.no_grad()
     def synchronize(self) -> None:
-        """Makes each ``p.grad`` the mean over the workers, which step() then steps on. Collective.
+        """Makes each ``p.grad`` the mean over the workers, with which step() then makes the step. Collective.
 
             loss.backward()
             optimizer.synchronize()
@@ -337,10 +339,10 @@ class Optimizer(torch.optim.Optimizer):
             optimizer.step()
 
         Without it step() exchanges the gradients. Needs inner=, because otherwise the shards step. With a
-        GradScaler call ``scaler.unscale_(optimizer)`` before, and say nonfinite=skip-all in the recipe.
+        GradScaler call ``scaler.unscale_(optimizer)`` before, and add nonfinite=skip-all to the recipe.
         """
         if self.inner is None:
-            raise InvalidError("sluice.torch.Optimizer.synchronize: the shards make the step, so no rank sees the mean: "
+            raise InvalidError("sluice.torch.Optimizer.synchronize: the shards make the step, so no rank has the mean: "
                                "give clip= to sluice.torch.Optimizer, or make the step with inner=")
         if self._exchanged:
             return
@@ -350,9 +352,9 @@ class Optimizer(torch.optim.Optimizer):
             self._mean.note()
 
     def clip_grad_norm_(self, max_norm: float, norm_type: float = 2.0) -> torch.Tensor:
-        """Clips the norm of the mean over the workers; returns what it was. Collective, as synchronize().
+        """Clips the norm of the mean over the workers; returns the norm before.
 
-        With signal=momentum in the recipe use clip= in its place.
+        Collective, like synchronize(). With signal=momentum in the recipe use clip= instead.
         """
         self.synchronize()
         return torch.nn.utils.clip_grad_norm_(self.layout.parameters, max_norm, norm_type)
@@ -393,7 +395,7 @@ class Optimizer(torch.optim.Optimizer):
 
     def state_dict(self) -> Dict[str, Any]:
         """"optimizer": the state of inner, or the learning rate; "compression": this rank's part of what
-        checkpoint() writes. Between two steps. It waits for no other rank, but to go on every rank needs the
+        checkpoint() writes. Between two steps. It waits for no other rank, but to resume, every rank needs the
         state that it saved itself after the same step.
         """
         return self._state_dict(False)
@@ -418,17 +420,17 @@ class Optimizer(torch.optim.Optimizer):
             self.inner.load_state_dict(state_dict["optimizer"])
             self.param_groups = self.inner.param_groups
             self.zero_grad()
-        self._lr = None  # what the library has now is the rate of the checkpoint
+        self._lr = None  # the library now has the rate of the checkpoint
 
     def checkpoint(self, folder: Any) -> None:
         """Writes residuals, momenta, counters and, without inner, parameters below folder.
 
-        Collective, between two steps; all ranks see folder. The state of inner is not in it.
+        Collective, between two steps; all ranks share folder. The state of inner is not included.
         """
         self.model.checkpoint(folder)
 
     def restore(self, folder: Any) -> int:
-        """Restores what checkpoint() wrote, before the first step; returns the completed steps.
+        """Restores a checkpoint before the first step; returns the completed steps.
 
         The learning rate is that of param_groups.
         """

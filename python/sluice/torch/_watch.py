@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Notices that a script makes gradients smaller between a backward and the step, as clipping does.
 
-Torch counts the writes to a tensor, so that a step whose gradients were not written costs no look at
-their values. Called by _ddp.py and _optimizer.py.
+Torch counts the writes to a tensor, so a step whose gradients were not written costs no comparison of values.
+Called by _ddp.py and _optimizer.py.
 """
 import math
 from typing import Any, Callable, List, Tuple
@@ -18,9 +18,9 @@ _TENSORS, _ELEMENTS = 16, 64  # the size of a sample: tensors, and elements of e
 
 
 def after_backward(call: Callable[[], Any]) -> None:
-    """Calls it when the backward that is under way has ended, and DDP has written its gradients."""
+    """Calls it when the current backward has ended and DDP has written its gradients."""
     queue = torch.autograd.Variable._execution_engine.queue_callback
-    queue(lambda: queue(call))  # what DDP queues itself comes between
+    queue(lambda: queue(call))  # callbacks that DDP itself queues come between
 
 
 def _first(grad: torch.Tensor) -> torch.Tensor:
@@ -28,7 +28,7 @@ def _first(grad: torch.Tensor) -> torch.Tensor:
 
 
 class Watch:
-    """note() remembers a sample of the gradients; smaller() compares it with what they are now."""
+    """note() stores a sample of the gradients; smaller() compares it with their current values."""
 
     def __init__(self, parameters: List[torch.nn.Parameter]) -> None:
         whole = [p for p in parameters if p.is_contiguous() and p.numel()]
@@ -44,11 +44,12 @@ class Watch:
         self._noted = []
 
     def steps(self, optimizer: torch.optim.Optimizer) -> bool:
-        """Whether it is an optimizer of parameters that are watched."""
+        """Returns whether it is an optimizer of watched parameters."""
         return any(id(p) in self._ids for group in optimizer.param_groups for p in group["params"])
 
     def smaller(self) -> bool:
-        """Whether a gradient is smaller now, and not by a power of 2, which is the scale of a GradScaler."""
+        """Returns whether a gradient is now smaller, and not by a power of 2, which would be the scale of a
+        GradScaler."""
         for p, grad_id, version, before in self._noted:
             if p.grad is None or (id(p.grad), p.grad._version) == (grad_id, version):
                 continue
