@@ -257,8 +257,8 @@ struct marks {
 
 /* The keys for which a sweep searches, and the result. */
 struct search {
-	uint32_t low;        /* keys above this one are counted as certainly selected */
-	uint32_t above;      /* keys above this one are certainly selected, and are only counted */
+	uint32_t low;        /* keys from this one on are listed */
+	uint32_t above;      /* keys above this one are certainly selected, and only counted */
 	uint32_t tie, below; /* keys tie - below .. tie are marked as ties; tie 0: there are no
 				ties */
 };

@@ -244,7 +244,7 @@ void probe_close(struct probe **probe)
 	*probe = NULL;
 }
 
-/* port u16, number u16, addresses of 16 bytes */
+/* The record has the port (u16), the number of addresses (u16), and addresses of 16 bytes each. */
 size_t probe_record(const struct probe *p, uint8_t bytes[PROBE_RECORD_BYTES])
 {
 	put_le16(bytes, ntohs(p->port));

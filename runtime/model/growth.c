@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-/* FIRST_STEPS: the steps that set the initial size of a step. */
+/* FIRST_STEPS: the number of first steps, whose largest norm is the initial size. */
 enum {
 	FIRST_STEPS = 8,
 	LEAST_SIGNS = 8,

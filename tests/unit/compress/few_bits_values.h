@@ -41,7 +41,7 @@ static inline struct value_coding rounded(float width)
 	return (struct value_coding){ VALUE_ROUND, 0, 0, width };
 }
 
-/* Encodes v[0..n), and sent[] is what is decoded again. Returns the scale. */
+/* Encodes v[0..n) and decodes it into sent[]. Returns the scale. */
 static inline float there_and_back(struct value_coding *c, size_t n, uint64_t step)
 {
 	const struct rounding rounding = { .stream = { RANDOM_ROUND, 3, step, 0 } };

@@ -71,7 +71,7 @@ void slot_start(struct slot *s, enum index_coding coding, enum value_type type, 
 	put_le32(h + 84, 6); /* model */
 }
 
-/* ---- good ones, to spoil ---- */
+/* ---- valid messages, which the cases below spoil ---- */
 
 static void raw_with(struct slot *s, enum value_type type, const uint32_t *index, uint32_t n)
 {
@@ -87,7 +87,7 @@ static void raw_with(struct slot *s, enum value_type type, const uint32_t *index
 	slot_seal(s);
 }
 
-/* So many of the span that the encoder would send it densely. */
+/* Has so many coordinates of the span that the encoder would choose the dense form. */
 static void good_raw_nearly_all(struct slot *s)
 {
 	raw_with(s, VALUE_F16, (const uint32_t[]){ 0, 1, 3 }, 3);
@@ -259,7 +259,8 @@ static void scale_that_overflows(struct slot *s)
 {
 	good_raw_f16(s);
 	put_le32(s->bytes + 60, float_bits(0x1p-126f));
-	put_le16(slot_payload(s) + 12, 0x4400); /* 4, so 4 * 2^126 */
+	put_le16(slot_payload(s) + 12, 0x4400); /* the step becomes 4, so the largest value is 4
+						 * 2^126 */
 	slot_seal(s);
 }
 static void lr_nan(struct slot *s)
@@ -367,7 +368,7 @@ static void dense_span_over_slot(struct slot *s)
 	slot_count(s, SPAN, SPAN);
 }
 
-/* ---- addressed to somebody else ---- */
+/* ---- messages for another receiver ---- */
 
 static void field(struct slot *s, size_t offset)
 {

@@ -6,8 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The receiver these messages are addressed to: rank 3's push into its slot of SLOT_BYTES for shard
- * 5 of model 6, phase 1, epoch 2, seq 40, step 41; it has room for COUNT_MAX coordinates. */
+/* The receiver of these messages: rank 3's push into its slot of SLOT_BYTES for shard 5 of model 6,
+ * phase 1, epoch 2, seq 40, step 41; it has room for COUNT_MAX coordinates. */
 enum { SLOT_BYTES = 512, SPAN = 200, COUNT_MAX = 20 };
 
 struct slot {
@@ -21,32 +21,32 @@ struct hostile {
 	const char *name;
 	void (*make)(struct slot *s);
 	enum stage refused_by;
-	const char *why; /* part of the reason given */
-	uint32_t span;   /* of the shard in the receiver's eyes */
+	const char *why; /* part of the expected explanation */
+	uint32_t span;   /* the receiver's number of elements in the shard */
 };
-/* NULL behind the last one. */
+/* Returns message i, or NULL if i is beyond the last one. */
 const struct hostile *hostile_message(size_t i);
-/* Parts of these, each up to one without a name. */
+/* Further messages of that list. Each array ends with an entry without a name. */
 extern const struct hostile hostile_indices[], hostile_few_bits[];
 
-/* Right lengths and checksums for the slot's payload_bytes. */
+/* Sets the lengths and checksums that match the slot's payload_bytes. */
 void slot_seal(struct slot *s);
 static inline uint8_t *slot_payload(struct slot *s)
 {
 	return s->bytes + MESSAGE_HEADER_BYTES;
 }
 
-/* A good header of a push; the payload is the caller's to add and to seal. */
+/* Writes a valid header of a push. The caller then adds the payload and seals it. */
 void slot_start(struct slot *s, enum index_coding coding, enum value_type type, uint32_t span,
 		uint32_t count);
 void slot_add8(struct slot *s, uint8_t v);
 void slot_add16(struct slot *s, uint16_t v);
 void slot_add32(struct slot *s, uint32_t v);
 void slot_add_floats(struct slot *s, uint32_t n);
-/* A good message, but for one byte of its payload: checksums agree. */
+/* Writes a valid message with one changed payload byte and matching checksums. */
 void slot_spoil(struct slot *s, void (*good)(struct slot *s), size_t at, uint8_t byte);
-/* The header's checksum alone. */
+/* Sets only the header's checksum. */
 void slot_seal_header(struct slot *s);
-/* Another span and count in the header. */
+/* Sets another span and count in the header. */
 void slot_count(struct slot *s, uint32_t span, uint32_t count);
 #endif

@@ -3,7 +3,8 @@
 #include "hostile.h"
 #include "base/bytes.h"
 
-/* Three values in few bits: positions as in good_raw, then what the caller adds. */
+/* Starts a message of three values in few bits, with the positions of good_raw. The caller adds the
+ * rest. */
 static void few_bits_with(struct slot *s, enum value_type type, uint8_t bits, uint16_t block,
 			  float scale)
 {
@@ -16,7 +17,7 @@ static void few_bits_with(struct slot *s, enum value_type type, uint8_t bits, ui
 	slot_add32(s, 199);
 }
 
-/* A step of 0.5 and four-bit codes, 0 to 14. */
+/* Has a step of 0.5 and 4-bit codes from 0 to 14. */
 static void uniform_with(struct slot *s, float step, uint16_t codes)
 {
 	few_bits_with(s, VALUE_UNIFORM, 4, 8, 1);

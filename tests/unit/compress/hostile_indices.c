@@ -3,7 +3,7 @@
 #include "hostile.h"
 #include "base/bytes.h"
 
-/* Three gaps of 4 bits, 9, 15 and 2: indices 9, 25, 28. */
+/* Has three gaps of 4 bits, 9, 15 and 2: indices 9, 25, 28. */
 static void good_delta(struct slot *s)
 {
 	slot_start(s, CODING_DELTA, VALUE_F32, SPAN, 3);
@@ -24,7 +24,7 @@ static void good_bitmap(struct slot *s)
 	slot_seal(s);
 }
 
-/* Three gaps of 5 low bits, 9, 15 and 5 * 32 + 13: indices 9, 25, 199. lows, unary:
+/* Has three gaps with 5 low bits, 9, 15 and 5 * 32 + 13: indices 9, 25, 199. lows and unary are
  * little-endian. */
 static void rice_with(struct slot *s, uint16_t lows, uint16_t unary)
 {
@@ -170,7 +170,7 @@ static void bitmap_beyond_span(struct slot *s)
 {
 	good_bitmap(s);
 	slot_payload(s)[25] |= 1;    /* bit 200 */
-	slot_payload(s)[24] &= 0x7f; /* so that the number of bits is right */
+	slot_payload(s)[24] &= 0x7f; /* keeps the number of bits right */
 	slot_seal(s);
 }
 

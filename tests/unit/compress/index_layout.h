@@ -10,9 +10,9 @@ enum { CODINGS = 6 };
 extern const enum index_coding codings[CODINGS];
 
 uint64_t up_to_4(uint64_t bytes);
-/* UINT32_MAX: this coding cannot hold them. */
+/* Returns the bytes of the coded indices, or UINT32_MAX if the coding cannot represent them. */
 uint64_t slow_bytes(enum index_coding coding, const uint32_t *index, uint32_t count, uint32_t span);
-/* Checks that in[] is the coding of index[0..count). */
+/* Checks that in[] is index[0..count) in this coding. */
 void expect_layout(enum index_coding coding, const uint8_t *in, const uint32_t *index,
 		   uint32_t count, uint32_t span);
 #endif

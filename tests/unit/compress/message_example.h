@@ -49,7 +49,7 @@ static inline struct message example(uint32_t span, uint32_t count, enum value_t
 				 .lr = 0.05f };
 }
 
-/* Increasing indices of span, each with this probability; returns how many. */
+/* Draws increasing indices below span, each with this probability. Returns their number. */
 static inline uint32_t random_support(struct random *r, uint32_t span, double density,
 				      uint32_t *index)
 {

@@ -179,7 +179,8 @@ TEST(choose_variance__ratio__is_one_plus_epsilon)
 				    .stream = { RANDOM_KEEP, 0, 1, 0 } };
 		size_t n = choose_variance(&c);
 
-		for (size_t i = 0; i < n; i++) /* 1 / lambda, from any coordinate that was scaled */
+		for (size_t i = 0; i < n; i++) /* a coordinate that was scaled has the magnitude
+						  1 / lambda */
 			if (work[chosen[i]] != x[chosen[i]])
 				least = fabs((double)work[chosen[i]]);
 		assert_true(least > 0);
@@ -286,7 +287,7 @@ TEST(message__seeded_support__is_read_without_an_index_on_the_wire)
 	assert_int_not_equal(message_decode(&back, copy, got, read, &why), 0);
 }
 
-/* Ten tensors, the later ones with ever smaller values: each sends its own share. */
+/* Ten tensors with ever smaller values: each sends its own share. */
 TEST(choose__tensor_topk__each_tensor_sends_its_share)
 {
 	struct span tensors[11];
@@ -298,7 +299,7 @@ TEST(choose__tensor_topk__each_tensor_sends_its_share)
 		for (int i = 0; i < 1500; i++)
 			x[t * 1500 + i] = ldexpf(x[t * 1500 + i], -5 * t);
 	}
-	tensors[10] = (struct span){ 15000, 15001, 0 }; /* one coordinate: one is sent */
+	tensors[10] = (struct span){ 15000, 15001, 0 }; /* has one coordinate, which is sent */
 	assert_int_equal(selector_open(N, &selector), 0);
 	size_t n = choose_tensor_topk(&(struct choice){ .x = x,
 							.spans = tensors,
@@ -306,7 +307,8 @@ TEST(choose__tensor_topk__each_tensor_sends_its_share)
 							.density = 0.011,
 							.selector = selector,
 							.index = chosen });
-	assert_int_equal(n, 9 * 17 + 1500 + 1); /* 16.5, rounded up; the exempt one whole */
+	assert_int_equal(n, 9 * 17 + 1500 + 1); /* 16.5 rounded up for nine tensors, and the
+						   exempt one whole */
 	for (size_t i = 1; i < n; i++)
 		assert_true(chosen[i] > chosen[i - 1]);
 	for (int t = 0; t < 10; t++) {

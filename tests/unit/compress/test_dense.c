@@ -95,7 +95,7 @@ TEST(peek__a_header__is_what_a_copy_says_whatever_the_payload_is)
 	assert_int_equal(message_peek(bytes, n, &seen, &crc, &why), 0);
 	assert_int_equal(message_copy(bytes, n, copy, sizeof copy, &copied, &why), SLUICE_EWIRE);
 	assert_int_equal(message_peek(bytes, n - 1, &seen, &crc, &why),
-			 SLUICE_EWIRE); /* it does not fit */
+			 SLUICE_EWIRE); /* the message does not fit */
 	assert_int_equal(message_peek(bytes, MESSAGE_HEADER_BYTES - 1, &seen, &crc, &why),
 			 SLUICE_EWIRE);
 	bytes[12] ^= 1;

@@ -26,7 +26,8 @@ TEST(bits__every_width_and_length__come_back_and_take_no_more)
 			assert_int_equal(again[bits_bytes(n, bits)], 0xa5);
 			assert_true(bits_unpack(again, n, bits, back));
 			assert_memory_equal(codes, back, n);
-			for (size_t i = 0; i < n; i++) { /* the least significant bit first */
+			for (size_t i = 0; i < n; i++) { /* codes are stored from the least
+							    significant bit on */
 				unsigned code = 0;
 
 				for (unsigned b = 0; b < bits; b++)
@@ -108,7 +109,7 @@ TEST(few_bits__extremes__stay_finite)
 			}
 }
 
-/* A sum that overflowed is not sent as a large number, but refused. */
+/* A sum that overflowed must be refused, not sent as a large number. */
 TEST(few_bits__infinite_value__is_told_and_receiver_refuses)
 {
 	const struct value_coding codings[] = { uniform(1, 8), uniform(2, 8), uniform(8, 8) };
@@ -132,8 +133,8 @@ TEST(few_bits__infinite_value__is_told_and_receiver_refuses)
 		const char *why = "";
 
 		v[11] = bad[b];
-		float range = few_bits_fit(&coding, v, 24,
-					   7); /* 7: the vector's, before this shard's part of it */
+		float range = few_bits_fit(&coding, v, 24, 7); /* 7: the largest magnitude in the
+								  vector before this shard */
 		assert_int_equal(few_bits_encode(&coding, range, v, 24, &rounding, bytes, sent),
 				 11);
 		assert_false(few_bits_valid(&coding, range, &why));

@@ -35,7 +35,7 @@ static void make(const char *name, struct slot *s)
 	fail_msg("no message is called %s", name);
 }
 
-/* Guarded arrays of COUNT_MAX elements. */
+/* Arrays of COUNT_MAX elements between guard bytes. */
 struct receiver {
 	uint8_t before_index[GUARD];
 	uint32_t index[COUNT_MAX];
@@ -102,7 +102,7 @@ TEST(hostile__each_is_refused_where_and_why_it_should)
 	free(s);
 }
 
-/* Every one-bit error in a whole message is found by one of the two checksums (or earlier). */
+/* One of the two checksums, or an earlier check, must find every one-bit error in a message. */
 TEST(bit_flip__anywhere_is_refused_by_copy)
 {
 	struct slot s;
@@ -117,7 +117,8 @@ TEST(bit_flip__anywhere_is_refused_by_copy)
 	}
 }
 
-/* Every payload byte to every value, checksums right: refused or decoded, never out of bounds. */
+/* Sets every payload byte to every value, with matching checksums. The message must be refused or
+ * decoded without an access out of bounds. */
 TEST(payload_byte__any_value_stays_within_bounds)
 {
 	const char *const good[] = { "good-raw", "good-raw-f16", "good-delta", "good-bitmap" };
@@ -172,7 +173,7 @@ TEST(copy__slot_or_buffer_too_small_is_refused)
 
 	make("good-raw", &s);
 	for (size_t n = 0; n < MESSAGE_HEADER_BYTES + (size_t)s.payload_bytes; n++) {
-		uint8_t *exact = malloc(n + !n); /* ASan sees a byte too many */
+		uint8_t *exact = malloc(n + !n); /* so that ASan detects a read beyond the end */
 
 		assert_non_null(exact);
 		memcpy(exact, s.bytes, n);
@@ -188,7 +189,7 @@ TEST(copy__slot_or_buffer_too_small_is_refused)
 			 0);
 }
 
-/* One file: a byte of options for the fuzz target (0: none), then the message. */
+/* Writes one file: a byte of options for the fuzz target (0: none), then the message. */
 static int write_seed(const char *folder, const char *name, const uint8_t *bytes, size_t n)
 {
 	char path[4096];
@@ -233,8 +234,8 @@ static int write_encoded(const char *folder, const char *name, uint32_t span, ui
 	return write_coded(folder, name, span, count, (struct value_coding){ type, 0, 0, 0 });
 }
 
-/* The messages that get past the checks of the header (the others teach the fuzzer nothing), and
- * some of more than one block. */
+/* Writes the messages that pass the checks of the header, because the fuzzer learns nothing from
+ * the others, and some of more than one block. */
 static int write_corpus(const char *folder)
 {
 	const struct hostile *h;

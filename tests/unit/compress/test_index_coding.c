@@ -39,7 +39,7 @@ TEST(every_coding__reads_back_what_it_wrote)
 			}
 }
 
-/* Within 0.3 bit of the least that random positions can cost. */
+/* The cost is at most 0.3 bit above the entropy of random positions. */
 TEST(size__rice_costs_little_more_than_the_entropy)
 {
 	const double densities[] = { 1e-3, 1e-2, 0.1 };
@@ -58,7 +58,8 @@ TEST(size__rice_costs_little_more_than_the_entropy)
 	free(index);
 }
 
-/* Bits per coordinate on uniformly random supports of 2e6, as computed for the design. */
+/* Checks the bits per coordinate of uniformly random supports of 2e6 elements against precomputed
+ * values. */
 TEST(size__delta_costs_what_the_design_says)
 {
 	const struct {

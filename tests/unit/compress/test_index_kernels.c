@@ -51,7 +51,7 @@ static void check_unpack(const struct index_kernels *k)
 		for (int round = 0; round < ROUNDS; round++) {
 			uint32_t expected[INDEX_BLOCK], got[INDEX_BLOCK + 1], all;
 			uint8_t in[BYTES_MAX + INDEX_SLACK];
-			/* also where the sum passes 2^32 */
+			/* in some rounds the sum exceeds 2^32 */
 			uint64_t next = round % 4 ? random_bits(&r) >> round % 30 : UINT32_MAX;
 			uint64_t expected_next = next, got_next = next;
 
@@ -123,7 +123,7 @@ static void check_ascends(const struct index_kernels *k)
 	for (size_t n = 0; n <= 70; n++) {
 		for (size_t i = 0; i < n; i++)
 			index[i] = (uint32_t)i * 0x03800000 +
-				   random_bits(&r) % 0x03800000; /* beyond 2^31 too */
+				   random_bits(&r) % 0x03800000; /* also exceeds 2^31 */
 		assert_true(k->ascends(index, n));
 		for (size_t i = 1; i < n; i++) {
 			uint32_t was = index[i];

@@ -28,7 +28,8 @@ TEST(header__fields_are_at_their_offsets)
 	assert_memory_equal(h, "SLC1", 4);
 	assert_int_equal(get_le16(h + 4), SLUICE_WIRE_VERSION);
 	assert_int_equal(h[6], 2);
-	assert_int_equal(h[7], 1); /* raw: two indices, each delta would need 17 bits and a width */
+	assert_int_equal(h[7], 1); /* raw: the message has two indices, and delta would need 17
+				      bits for each and a width */
 	assert_int_equal(h[8], 1);
 	assert_int_equal(h[9], 0x81);
 	assert_int_equal(get_le16(h + 10), 2);
@@ -49,7 +50,7 @@ TEST(header__fields_are_at_their_offsets)
 	assert_int_equal(get_le32(h + 76), length - 96);
 	assert_int_equal(get_le32(h + 80), crc32c(0, h + 96, length - 96));
 	assert_int_equal(get_le32(h + 84), 9);
-	assert_int_equal(get_le32(h + 88), 3); /* the choice; no bits, no block */
+	assert_int_equal(get_le32(h + 88), 3); /* the sender's choice; no bits and no block */
 	assert_int_equal(get_le32(h + 92), crc32c(0, h, 92));
 }
 
@@ -91,12 +92,13 @@ TEST(choice__of_equal_lengths_raw_before_bitmap_before_delta_before_dense)
 		uint32_t span, count, index[3];
 		enum index_coding best;
 	} equal[] = {
-		{ 1000, 0, { 0 }, CODING_RAW },        /* nothing, raw or delta */
-		{ 32, 1, { 31 }, CODING_RAW },         /* 4 bytes raw or bitmap */
-		{ 64, 2, { 30, 61 }, CODING_RAW },     /* 8 bytes raw, bitmap or delta */
-		{ 64, 3, { 5, 6, 9 }, CODING_BITMAP }, /* 8 bytes bitmap or delta */
+		{ 1000, 0, { 0 }, CODING_RAW },        /* raw and delta need no bytes */
+		{ 32, 1, { 31 }, CODING_RAW },         /* raw and bitmap need 4 bytes */
+		{ 64, 2, { 30, 61 }, CODING_RAW },     /* raw, bitmap and delta need 8 bytes */
+		{ 64, 3, { 5, 6, 9 }, CODING_BITMAP }, /* bitmap and delta need 8 bytes */
 		{ 64, 3, { 5, 6, 7 }, CODING_RUN },    /* 4 bytes */
-		{ 4, 3, { 0, 1, 3 }, CODING_BITMAP },  /* 16 bytes with values, as dense */
+		{ 4, 3, { 0, 1, 3 }, CODING_BITMAP },  /* bitmap and dense need 16 bytes, values
+							  included */
 	};
 	const float value[3] = { 1, 2, 3 };
 	uint8_t out[256];
@@ -129,7 +131,7 @@ TEST(decoded__may_alias_value)
 	}
 }
 
-/* Whatever they are to become: they are not made large numbers in silence. */
+/* No coding may silently turn such a value into a large number. */
 TEST(encode__value_that_is_not_finite__makes_no_message_and_says_which)
 {
 	enum { SPAN = 9000, BOUND = 96 + 4 * SPAN + 8 };
@@ -148,7 +150,8 @@ TEST(encode__value_that_is_not_finite__makes_no_message_and_says_which)
 		for (size_t b = 0; b < COUNT_OF(bad) * COUNT_OF(places); b++)
 			for (int aliased = 0; aliased < 2; aliased++)
 				for (uint32_t span = 5000; span <= SPAN;
-				     span += 4000) { /* all; so many that dense is shorter */
+				     span += 4000) { /* all coordinates; then so many that dense
+							is shorter */
 					struct message m = example(span, 5000, codings[c].type);
 
 					m.values = codings[c];
@@ -170,7 +173,7 @@ TEST(encode__value_that_is_not_finite__makes_no_message_and_says_which)
 				}
 }
 
-/* A peer that rewrites its slot all the time: what is accepted is one of the messages it meant. */
+/* A peer rewrites its slot all the time. An accepted message must be one of those that it wrote. */
 TEST(copy__slot_changing_meanwhile_gives_one_whole_message_or_none)
 {
 	enum { SPAN = 9000, BOUND = 96 + 4 * SPAN + 8, TRIES = 3000 };
@@ -193,7 +196,7 @@ TEST(copy__slot_changing_meanwhile_gives_one_whole_message_or_none)
 	peer = fork();
 	assert_true(peer >= 0);
 	if (peer == 0)
-		alarm(60); /* should this test fail and never come to kill it */
+		alarm(60); /* ends the peer if the test fails before it kills the peer */
 	while (peer == 0) {
 		memcpy(slot, second, length);
 		memcpy(slot, first, length);

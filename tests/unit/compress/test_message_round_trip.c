@@ -7,7 +7,7 @@
 #include "cases.h"
 #include <string.h>
 
-static int densest; /* what senders allow */
+static int densest; /* the densest coding that senders may use */
 
 static void expect_same_fields(const struct message *a, const struct message *b)
 {
@@ -35,7 +35,7 @@ static void expect_same_fields(const struct message *a, const struct message *b)
 	assert_int_equal(a->payload_bytes, b->payload_bytes);
 }
 
-/* Encodes, checks size, choice and layout, reads back. index == NULL: dense. */
+/* Encodes, checks size, coding and layout, and decodes. index == NULL: dense. */
 static void expect_round_trip(const uint32_t *index, const float *value, uint32_t count,
 			      uint32_t span, enum value_type type)
 {
@@ -66,7 +66,7 @@ static void expect_round_trip(const uint32_t *index, const float *value, uint32_
 	if (index)
 		expect_layout(m.coding, out + MESSAGE_HEADER_BYTES, index, count, span);
 
-	/* Canonical: what lay in the buffer before does not show. */
+	/* The earlier content of the buffer must not affect the message. */
 	memset(again, 0x5a, bound);
 	got = example(span, count, type);
 	got.densest = densest;
@@ -170,7 +170,7 @@ TEST(round_trip__gaps_of_every_width)
 			if (at < UINT32_MAX)
 				expect_round_trip(index, value, count, UINT32_MAX, VALUE_F32);
 		}
-	index[0] = UINT32_MAX - 1; /* a gap of 32 bits */
+	index[0] = UINT32_MAX - 1; /* makes a gap of 32 bits */
 	expect_round_trip(index, value, 1, UINT32_MAX, VALUE_F32);
 }
 

@@ -13,7 +13,7 @@
 
 #define COUNT_OF(a) (sizeof(a) / sizeof((a)[0]))
 
-/* Value of a finite code, from the definition of the format. */
+/* Returns the value of a finite code by the definition of the format. */
 static double code_value(uint16_t code, int exponent_bits)
 {
 	int fraction_bits = 15 - exponent_bits, bias = (1 << (exponent_bits - 1)) - 1;
@@ -26,7 +26,8 @@ static double code_value(uint16_t code, int exponent_bits)
 	return code & 0x8000 ? -magnitude : magnitude;
 }
 
-/* Nearest code, ties to even, saturating: by bisection over the codes of the value's sign. */
+/* Returns the nearest code, ties to even, saturating. It is found by bisection over the codes of
+ * the value's sign. */
 static uint16_t nearest_code(double v, int exponent_bits)
 {
 	uint16_t sign = signbit(v) ? 0x8000 : 0;
@@ -122,7 +123,7 @@ TEST(encode__random_bit_patterns_round_to_nearest_even)
 
 		expect_nearest(VALUE_F16, bits_float(bits));
 		expect_nearest(VALUE_BF16, bits_float(bits));
-		/* f16's range is a small part of f32's: aim at it */
+		/* f16's range is a small part of f32's, so most values are drawn from it */
 		expect_nearest(VALUE_F16,
 			       ldexpf((float)(int32_t)bits, (int)(random_bits(&r) % 45) - 59));
 	}
@@ -140,8 +141,8 @@ TEST(encode__beyond_the_largest_saturates)
 
 /* ---- arrays ---- */
 
-/* Whatever instructions the machine has, they give the bits of the one-value functions, for every
- * length (the instructions do eight or four, the rest is portable), also in place. */
+/* Arrays must get the bits of the one-value functions with all instruction sets, for every length
+ * (vector instructions process eight or four values, portable code the rest), and in place. */
 static void expect_portable_bits(const float *v, size_t n, float scale)
 {
 	uint8_t *codes = malloc(2 * n + 1);
@@ -158,7 +159,7 @@ static void expect_portable_bits(const float *v, size_t n, float scale)
 		uint16_t code = f16_encode_inline(v[i] * scale);
 
 		while (isinf(f16_decode_inline(code) *
-			     (1 / scale))) /* saturates where f32 ends, too */
+			     (1 / scale))) /* also saturates where f32 ends */
 			code--;
 		assert_int_equal(get_le16(codes + 2 * i), code);
 		assert_int_equal(float_bits(decoded[i]),
@@ -242,7 +243,7 @@ TEST(arrays__decoded_is_what_decode_gives_for_every_type)
 		}
 }
 
-/* The residual keeps what rounding took: a - q must be exact, or mass would be lost. */
+/* The residual keeps the rounding error. a - q must be exact, or mass would be lost. */
 TEST(residual__sent_plus_kept_is_the_value_bit_by_bit)
 {
 	struct random r = { 4 };

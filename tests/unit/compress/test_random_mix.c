@@ -10,13 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Rounding compares from the top, and with 8 bits looks at 24. Below LEAST_EVEN bits are too even
- * where coordinates follow one another; below LEAST_TURNED one that is turned shows. */
+/* Rounding uses the highest bits: with 8-bit codes 24 of them. Bits below LEAST_EVEN are too evenly
+ * distributed over consecutive coordinates. Below LEAST_TURNED a rotated word can be recognized. */
 enum { N = 1 << 16, LEAST_EVEN = 6, LEAST_TURNED = 12 };
 static uint32_t a[N], b[N];
 static uint32_t coordinates[N];
 
-/* ---- the definition, written another way ---- */
+/* ---- the definition, in another form ---- */
 
 static uint32_t product_low(uint32_t x, uint32_t y)
 {
@@ -35,8 +35,8 @@ static uint32_t product_high(uint32_t x, uint32_t y)
 	return x1 * y1 + x1 * y0 / 65536 + x0 * y1 / 65536 + middle / 65536;
 }
 
-/* Philox-4x32 of ten rounds, each with its own multiple of the two Weyl constants, then two rounds
- * with its words. */
+/* Ten rounds of Philox-4x32, each with its own multiple of the two Weyl constants, then two rounds
+ * that use the resulting words. */
 static uint32_t by_definition(const struct random_stream *s, uint64_t coordinate)
 {
 	const uint32_t philox[] = { 0xd2511f53, 0xcd9e8d57 };
@@ -88,7 +88,7 @@ TEST(random_mixed__any_stream_and_coordinate__is_as_defined)
 	}
 }
 
-/* ---- as random as needed ---- */
+/* ---- tests of randomness ---- */
 
 static void draw(const struct random_stream *s, uint32_t *numbers)
 {
@@ -101,12 +101,13 @@ static void draw(const struct random_stream *s, uint32_t *numbers)
 
 static void coordinates_apart(unsigned log_apart)
 {
-	for (uint32_t i = 0; i < N; i++) /* those of 2^k apart, then the ones beside them */
+	for (uint32_t i = 0; i < N; i++) /* first coordinates 2^k apart, then their neighbours */
 		coordinates[i] = log_apart <= 16 ? i << log_apart :
 						   i << log_apart | i >> (32 - log_apart);
 }
 
-/* How many standard deviations the squared differences of counts and their mean are off. */
+/* Returns by how many standard deviations the chi-square statistic of the counts differs from its
+ * mean. */
 static double off_even(const uint32_t *count, unsigned bins)
 {
 	double square = 0, mean = (double)N / bins;
@@ -127,7 +128,7 @@ static void assert_even(const uint32_t *numbers)
 	}
 }
 
-/* Sixteen parts of the one against sixteen of the other, and the correlation. */
+/* Checks the joint counts of sixteen intervals of x and sixteen of y, and the correlation. */
 static void assert_independent(const uint32_t *x, const uint32_t *y)
 {
 	uint32_t count[256] = { 0 };
@@ -170,7 +171,7 @@ TEST(numbers__of_coordinates_2_k_apart__are_independent)
 			for (int i = 0; i < N; i++)
 				coordinates[i] ^= 1u << k;
 			draw(&s, b);
-			if (k < among || k >= among + 16) /* else the pairs are there twice */
+			if (k < among || k >= among + 16) /* for other k each pair occurs twice */
 				assert_independent(a, b);
 			coordinates_apart(among);
 			for (int i = 0; i < N; i++)
@@ -199,7 +200,8 @@ TEST(numbers__of_other_steps_ranks_and_seeds__are_independent)
 		}
 }
 
-/* One coordinate, step after step: what averages a rounding out. And rank after rank. */
+/* Draws for one coordinate in successive steps, which must average out a rounding, and on
+ * successive ranks. */
 TEST(numbers__one_coordinate_of_all_steps_or_ranks__are_even_and_independent)
 {
 	for (int by_rank = 0; by_rank < 2; by_rank++)

@@ -14,7 +14,7 @@
 
 #define COUNT_OF(a) (sizeof(a) / sizeof((a)[0]))
 
-/* What must be selected, as increasing indices. */
+/* Returns the coordinates that must be selected, as increasing indices. */
 static size_t oracle(const float *x, const struct span *spans, size_t n_spans, size_t k,
 		     uint32_t *index, size_t n)
 {
@@ -30,8 +30,8 @@ static size_t oracle(const float *x, const struct span *spans, size_t n_spans, s
 	return found;
 }
 
-/* Runs the selection with exactly the promised room (a byte more would be seen by ASan or
- * valgrind). */
+/* Runs the selection with exactly the promised room; ASan or valgrind reports an access beyond
+ * it. */
 static void expect_oracle(const float *x, size_t n, const struct span *spans, size_t n_spans,
 			  size_t k)
 {
@@ -50,7 +50,8 @@ static void expect_oracle(const float *x, size_t n, const struct span *spans, si
 	assert_non_null(got);
 	assert_int_equal(selector_open(n, &s), 0);
 	n_expected = oracle(x, spans, n_spans, k, expected, n);
-	for (int repeat = 0; repeat < 2; repeat++) { /* the scratch keeps nothing between calls */
+	for (int repeat = 0; repeat < 2; repeat++) { /* the scratch memory must keep nothing
+							between calls */
 		n_got = select_topk(s, x, spans, n_spans, k, got);
 		assert_int_equal(n_got, n_expected);
 		if (n_got)
@@ -180,7 +181,7 @@ TEST(select__every_k_of_a_short_vector_equals_sort)
 	}
 }
 
-/* Large vectors: the oracle sorts once, then each k is a prefix of the order. */
+/* Large vectors: the oracle sorts once, and the selection of each k is a prefix of that order. */
 TEST(select__million_gaussians_equals_sort)
 {
 	const size_t n = 1000007;
@@ -233,7 +234,8 @@ TEST(select__exempt_spans_sends_their_nonzeros_outside_k)
 		float *x = vector_of(kinds[seed % COUNT_OF(kinds)], n, seed);
 		uint64_t at = 0;
 
-		while (n_spans < COUNT_OF(spans) && at <= n) { /* with holes and empty spans */
+		while (n_spans < COUNT_OF(spans) && at <= n) { /* spans with gaps between them,
+								  some of them empty */
 			uint64_t begin = at +
 					 (random_bits(&r) % 4 ? 0 : random_bits(&r) % (n - at + 1));
 			uint64_t end = begin + random_bits(&r) % (n - begin + 1);
@@ -269,7 +271,8 @@ TEST(select__known_vector_ties_go_to_lower_index)
 	assert_int_equal(selector_open(8, &s), 0);
 	assert_int_equal(select_topk(s, x, &whole, 1, 3, got), 3);
 	assert_memory_equal(got, expected, sizeof(expected));
-	assert_int_equal(select_topk(s, x, &whole, 1, 7, got), 6); /* never the two zeros */
+	assert_int_equal(select_topk(s, x, &whole, 1, 7, got), 6); /* the two zeros are never
+								      selected */
 	assert_int_equal(got[5], 7);
 	selector_close(&s);
 }
@@ -301,7 +304,8 @@ TEST(select_nonzero__equals_definition)
 		assert_int_equal(at, n_got);
 		assert_int_equal(select_nonzero(x, 0, got, n), 0);
 		for (size_t room = 0; room <= n_got;
-		     room += room < 1020 ? 1 : 97) { /* the first ones, and none beyond */
+		     room += room < 1020 ? 1 : 97) { /* gets the first ties, and none beyond the
+							room */
 			uint32_t *first = malloc((room + 1) * sizeof(*first));
 
 			assert_non_null(first);

@@ -42,7 +42,7 @@ static struct trial trial_new(uint64_t seed, struct random *r)
 	if (seed % 4) {
 		t.spans[t.n_spans++] = (struct span){ 0, t.n, 0 };
 	} else {
-		while (t.n_spans < SPANS_MAX) { /* tiling, some empty */
+		while (t.n_spans < SPANS_MAX) { /* spans without gaps, some of them empty */
 			uint64_t end = t.n_spans + 1 == SPANS_MAX ?
 					       t.n :
 					       at + random_bits(r) % (t.n - at + 1);
@@ -70,8 +70,8 @@ static void trial_free(struct trial *t)
 	free(t->grad);
 }
 
-/* One selection in exactly the promised room. way 0: from x, 1: and values, 2: adding, 3: adding
- * and clearing, 4: adding and values. */
+/* Makes one selection in exactly the promised room. way 0: from x, 1: with values, 2: adding, 3:
+ * adding and clearing, 4: adding, with values. */
 static void expect_oracle(const struct trial *t, struct selector *s, struct select_hint *hint,
 			  int way, const uint8_t *chosen, size_t expected)
 {
@@ -148,7 +148,7 @@ TEST(select__any_kernels_threads_tiles_room_spans_and_hints_equal_sort)
 		s->kernels = select_versions[v];
 		if (s->tile > 8 && random_bits(&r) % 2) /* many tiles */
 			s->tile = 8 + random_bits(&r) % (s->tile - 8);
-		if (s->near_room > 64 && random_bits(&r) % 2) /* little room: guesses fail */
+		if (s->near_room > 64 && random_bits(&r) % 2) /* with little room, guesses fail */
 			s->near_room = 64 + random_bits(&r) % 64;
 		if (random_bits(&r) % 4)
 			s->merge_least = random_bits(&r) % 100;
@@ -164,8 +164,8 @@ TEST(select__any_kernels_threads_tiles_room_spans_and_hints_equal_sort)
 	}
 }
 
-/* A hint that a glance at the sample does not refute, but the pass does: the boundary is off by
- * less than a sample can see. And data made so that the usual guesses fail. */
+/* Covers a hint that the sample does not refute but the pass does, because the boundary is off by
+ * less than the sample can show, and data for which the usual guesses fail. */
 TEST(select__two_levels_at_the_boundary_equal_sort)
 {
 	enum { N = 60000 };
@@ -202,8 +202,8 @@ TEST(select__two_levels_at_the_boundary_equal_sort)
 	free(chosen);
 }
 
-/* Ties end with a tile, one before, one behind it; they fit the room, or are looked for a second
- * time. */
+/* The ties end at the last coordinate of a tile, one before it or one after it. They fit the room,
+ * or need a second pass. */
 TEST(select__ties_that_end_at_a_tile_equal_sort)
 {
 	enum { N = 60000, SMALL_TILE = 4096 };

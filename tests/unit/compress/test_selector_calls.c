@@ -34,7 +34,7 @@ TEST(select__nan_fails_EINVAL_names_the_index)
 					 SLUICE_EINVAL);
 			assert_non_null(strstr(sluice_last_error(), name));
 			assert_int_equal(selected, 99);
-			for (size_t i = 0; i < 400; i++) /* the sum, nothing cleared */
+			for (size_t i = 0; i < 400; i++) /* the sum; no element is cleared */
 				if (i != bad)
 					assert_true(residual[i] == 2 * ((float)i - 200));
 		}
@@ -117,7 +117,7 @@ TEST(select__bad_arguments__the_argument_is_named)
 
 TEST(selector_open__says_what_it_takes)
 {
-	/* 1 % of n plus k elements, and what does not grow with n */
+	/* The limit is 1 % of n, plus k elements, plus a constant. */
 	for (size_t n = 1000000; n <= 100000000; n *= 10)
 		for (size_t k = n / 1000; k <= n / 10; k *= 10) {
 			struct selector *s = NULL;

@@ -62,7 +62,7 @@ static float define_estimate(const struct sketch_shape *shape, const struct sket
 	return rows[shape->rows / 2];
 }
 
-/* Cells begin as sums of what came before, -0 among them; infinities keep their signs. */
+/* Cells start with values of earlier sums, including -0. Infinities must keep their signs. */
 static void check_shape(uint32_t n, uint32_t rows, uint32_t columns, int kind)
 {
 	const struct sketch_shape shape = { rows, columns, n + 3 * columns };
@@ -82,7 +82,7 @@ static void check_shape(uint32_t n, uint32_t rows, uint32_t columns, int kind)
 		assert_true(float_bits(want[i]) == float_bits(got[i]) ||
 			    (isnan(want[i]) && isnan(got[i])));
 	for (size_t i = 0; i < cells; i++)
-		got[i] = isnan(got[i]) ? INFINITY : got[i]; /* no order has NaN */
+		got[i] = isnan(got[i]) ? INFINITY : got[i]; /* NaN cannot be ordered */
 	out[n] = 12345;
 	sketch_estimate(&shape, got, n, out);
 	assert_true(out[n] == 12345);
@@ -116,7 +116,8 @@ TEST(sketch__any_shape_and_values__is_as_defined_coordinate_by_coordinate)
 
 /* ---- versions ---- */
 
-/* Where sums of the polynomial's differences, or the number of a coordinate, wrap around. */
+/* Returns a first coordinate at which sums of the polynomial's differences, or the coordinate's
+ * number, wrap around. */
 static uint32_t some_first(struct random *r)
 {
 	static const uint32_t firsts[] = { 0, 8, 4096, 0x7ffffff9, 0xfffff000 };
@@ -136,7 +137,7 @@ static void check_hashes(const struct sketch_kernels *version)
 		const uint32_t columns = 1 + (random_bits(&r) >> random_bits(&r) % 32) % UINT32_MAX;
 		const size_t n = SKETCH_GROUP * (1 + random_bits(&r) % (SKETCH_RUN / SKETCH_GROUP));
 
-		/* In some rounds all coefficients are at the ends of the field. */
+		/* In some rounds all coefficients are at the ends of the field's range. */
 		for (int i = 0; i < 4; i++)
 			if (round % 4 == 0)
 				h.sign[i] = random_bits(&r) % 2 ? 0 : SKETCH_PRIME - 1;
@@ -207,7 +208,7 @@ static void check_medians(const struct sketch_kernels *version)
 	}
 }
 
-/* NaN and zeros of both signs among them. */
+/* The values include NaN and zeros of both signs. */
 TEST(medians__any_version__are_as_portable)
 {
 	each_version(check_medians);

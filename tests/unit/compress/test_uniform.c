@@ -56,15 +56,14 @@ TEST(uniform__4000_draws__mean_is_the_value)
 	}
 }
 
-/* Over all random numbers, not some: codes grow with the number, so a search finds how many round
- * up. */
+/* Computes the mean over all random numbers. Codes grow with the number, so a search finds how many
+ * of them round up. */
 static double expected_level(float value, const struct uniform_scale *s, unsigned bits)
 {
 	const double numbers = 0x1p32, step = ldexp(1, (int)bits);
 	const uint8_t least = uniform_code(value, 0, s, bits);
-	double low = -1,
-	       high = numbers /
-		      step; /* shares: low gives the least code, high is none or gives another */
+	double low = -1, high = numbers / step; /* shares: low gives the least code, high gives
+						   another code or is no number */
 
 	while (high - low > 1) {
 		const double middle = floor((low + high) / 2);
@@ -106,7 +105,7 @@ TEST(uniform__all_numbers__mean_is_the_value_and_no_code_is_out_of_range)
 	}
 }
 
-/* Errors of neighbours add up as those of independent roundings do. */
+/* The errors of neighbouring coordinates must have the variance of independent roundings. */
 TEST(uniform__one_value_everywhere__errors_have_the_variance_of_independent_draws)
 {
 	enum { GROUP = 50, GROUPS = N / GROUP, STEPS = 200 };
@@ -118,7 +117,7 @@ TEST(uniform__one_value_everywhere__errors_have_the_variance_of_independent_draw
 		double mean = 0, square = 0;
 
 		for (int j = 0; j < N; j++)
-			v[j] = j % 64 ? 2 + shares[i] : 7; /* steps of 1; the 7 is exact */
+			v[j] = j % 64 ? 2 + shares[i] : 7; /* the step is 1, so 7 is exact */
 		for (uint64_t step = 0; step < STEPS; step++) {
 			there_and_back(&c, N, step);
 			for (int group = 0; group < GROUPS; group++) {
@@ -134,8 +133,8 @@ TEST(uniform__one_value_everywhere__errors_have_the_variance_of_independent_draw
 			}
 		}
 		assert_true(fabs(mean) < 5 / sqrt(count));
-		assert_true(fabs(square - 1) <
-			    5 * sqrt(2.5 / count)); /* what a binomial adds is less than .5 */
+		assert_true(fabs(square - 1) < 5 * sqrt(2.5 / count)); /* the binomial distribution
+									  adds less than 0.5 */
 	}
 }
 
@@ -173,7 +172,7 @@ TEST(uniform__cut_at_a_block__rounds_the_same)
 	assert_memory_not_equal(sent + 640, got, (N - 640) * sizeof(*got));
 }
 
-/* What value i is decoded to, if its block has this step. */
+/* Returns the decoded value i if its block has this step. */
 static float by_rules(unsigned bits, float step, float value, const struct random_stream *stream,
 		      uint64_t coordinate)
 {
@@ -202,7 +201,7 @@ TEST(uniform__any_first_and_length__each_value_takes_the_number_of_its_coordinat
 		const size_t n = round < 70 ? (size_t)round : random_bits(&r) % N;
 
 		for (size_t i = 0; i < n;
-		     i++) /* some end beyond a multiple of 2^32, some begin there */
+		     i++) /* some ranges end after a multiple of 2^32, some begin there */
 			index[i] = (i         ? index[i - 1] :
 				    round % 3 ? 0 :
 						90) +
@@ -221,7 +220,8 @@ TEST(uniform__any_first_and_length__each_value_takes_the_number_of_its_coordinat
 	}
 }
 
-/* The correlation of n roundings at two places, each of which is up with probability p. */
+/* Returns the correlation of n roundings at two places, each of which rounds up with probability
+ * p. */
 static double correlation(const float *here, const float *there, size_t n, double p)
 {
 	double sum = 0;
@@ -239,13 +239,12 @@ TEST(uniform__errors_of_other_coordinates_steps_and_ranks__are_not_correlated)
 	const double p = 0.3, bound = 5 * sqrt((double)N * STEPS);
 	const struct value_coding c = uniform(4, 4096);
 
-	for (unsigned apart = 0; apart <= 20;
-	     apart++) { /* neighbours, and coordinates 2^k from one another */
+	for (unsigned apart = 0; apart <= 20; apart++) { /* neighbours, and coordinates 2^k apart */
 		double neighbours[LAGS] = { 0 }, steps = 0, ranks = 0, mean = 0;
 
 		for (uint32_t i = 0; i < N; i++) {
 			index[i] = i << apart;
-			v[i] = i ? 2.3f : 7; /* steps of 1 */
+			v[i] = i ? 2.3f : 7; /* the step is 1 */
 		}
 		for (uint64_t step = 0; step <= STEPS; step++) {
 			struct rounding rounding = { .stream = { RANDOM_ROUND, 0, step, apart },

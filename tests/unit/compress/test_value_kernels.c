@@ -29,7 +29,7 @@ static void clear(void)
 	memset(&got, GUARD, sizeof got);
 }
 
-/* Near one another, far apart, some zero, some exactly on a level. */
+/* The values are near one another or far apart, some are zero, and some are exactly on a level. */
 static void fill(struct random *r, int round)
 {
 	for (int i = 0; i < N; i++) {
@@ -63,7 +63,8 @@ static void check_to_codes(const struct value_kernels *k)
 		float most, step;
 
 		fill(&r, round);
-		for (int i = 0; i < N && round % 5 == 0; i++) /* on levels, or between two */
+		for (int i = 0; i < N && round % 5 == 0; i++) /* on levels, or halfway between
+								 two */
 			v[i] = fmaxf(fminf(v[i], (float)levels), -(float)levels);
 		for (int i = 0; i < N && round % 7 == 0; i++)
 			v[i] = ldexpf(v[i], -120);
@@ -91,7 +92,7 @@ static void check_to_codes(const struct value_kernels *k)
 		k->nearest(v, round % 5 ? step / 50 : 0.5f, round % 2 ? 2097151 : 5, n, got.q,
 			   got.v);
 		assert_memory_equal(&got, &expected, sizeof got);
-		/* What is decoded may lie where the values are. */
+		/* The decoded values may overwrite the input. */
 		memcpy(got.v, v, sizeof v);
 		k->uniform(got.v, &numbers, &scale, bits, n, got.codes, got.v);
 		p->uniform(v, &numbers, &scale, bits, n, expected.codes, expected.v);
@@ -125,7 +126,7 @@ static void check_from_codes(const struct value_kernels *k)
 		p->sign_values(codes, step, n, expected.v);
 		k->sign_values(codes, step, n, got.v);
 		assert_memory_equal(&got, &expected, sizeof got);
-		/* One code at a border, wherever it is. */
+		/* One code is at the border of the valid range, at any position. */
 		memset(codes, least < most ? least : most, sizeof codes);
 		codes[random_bits(&r) % n] = (uint8_t)(most + round % 3 - 1);
 		assert_int_equal(k->within(codes, least, most, n),
@@ -153,7 +154,7 @@ static void check_largest(const struct value_kernels *k)
 		if (n % 3 == 0)
 			v[random_bits(&r) % N] = bits_float(special[n / 3 % 6]);
 		assert_int_equal(k->largest(v, n), value_portable.largest(v, n));
-		for (size_t i = 0; i < n; i++) /* none of them is missed */
+		for (size_t i = 0; i < n; i++) /* no value exceeds the result */
 			none |= (float_bits(v[i]) & 0x7fffffff) > k->largest(v, n);
 	}
 	assert_int_equal(none, 0);
@@ -176,7 +177,7 @@ static void check_pack(const struct value_kernels *k)
 			assert_memory_equal(got.codes, expected.codes, bytes);
 			for (size_t i = bytes + PACK_SLACK; i < sizeof got.codes; i++)
 				assert_int_equal(got.codes[i], GUARD);
-			/* What lies behind is not looked at. */
+			/* The function must not read bytes after the end. */
 			memcpy(in, got.codes, bytes);
 			memset(in + bytes, 0xff, sizeof in - bytes);
 			memset(back, GUARD, sizeof back);

@@ -4,9 +4,10 @@
 #define TESTS_TOPK_ORACLE_H
 #include "compress/select.h"
 
-/* Sorts coordinates of x by magnitude, the largest first, ties by index. */
+/* Sorts coordinates of x by descending magnitude, ties by index. */
 void topk_order(const float *x, uint32_t *order, size_t n);
-/* chosen[i] = 1 for what must be selected of x[0..n), else 0; returns how many. */
+/* Sets chosen[i] to 1 if x[i] must be selected, else 0. Returns the number of selected
+ * coordinates. */
 size_t topk_oracle(const float *x, size_t n, const struct span *spans, size_t n_spans, size_t k,
 		   uint8_t *chosen);
 #endif

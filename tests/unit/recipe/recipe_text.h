@@ -5,13 +5,14 @@
 #define TESTS_RECIPE_TEXT_H
 #include "recipe/recipe.h"
 
-/* The recipe of a text that must not be refused. */
+/* Parses a text that must be accepted. */
 struct recipe parsed(const char *text);
 void expect_print(const char *text, const char *wanted);
-/* All phrases ('|' between them) must be in the sentence, and the recipe must be left alone. */
+/* The message must contain all phrases, separated by '|' in the argument, and the recipe must stay
+ * unchanged. */
 void expect_refused(const char *text, const char *phrases);
 
-/* What the parser warned of, once swallow_log(), a group's setup, has run. */
+/* Warnings of the parser, collected once the group's setup function swallow_log() has run. */
 extern int warnings;
 extern char last_warning[1024];
 int swallow_log(void **state);

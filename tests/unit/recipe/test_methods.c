@@ -29,7 +29,7 @@ TEST(recipe_parse__what_theory_forbids__is_refused_with_the_reason)
 	assert_int_equal(recipe_parse("up=cyclic(0.1) down=topk(0.1)", &r), SLUICE_EINVAL);
 	assert_int_equal(recipe_parse("up=cyclic(0.1,lumps)", &r), SLUICE_EINVAL);
 	assert_int_equal(recipe_parse("up=sketch(0.1,4)", &r),
-			 SLUICE_EINVAL); /* no middle of four */
+			 SLUICE_EINVAL); /* four rows have no middle one */
 	assert_int_equal(recipe_parse("up=sketch(0.1,5,0)", &r), SLUICE_EINVAL);
 	assert_int_equal(recipe_parse("up=sketch(0.1,5,1,4,1)", &r), SLUICE_EINVAL);
 	assert_int_equal(recipe_parse("up=sketch(0.1),f16", &r), SLUICE_EINVAL);

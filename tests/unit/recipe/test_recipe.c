@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Runs first, while nothing has been said yet. */
+/* Must run first, before a warning was logged. */
 TEST(recipe_parse__doubtful_combinations_warn)
 {
 	parsed("memory=none up=all");
@@ -358,7 +358,8 @@ TEST(recipe_parse__guard__is_read_and_printed_where_it_changes_results)
 	recipe_print(&none, with);
 	recipe_print(&warn, without);
 	assert_string_equal(with, without);
-	/* A doubled density changes the training, so ranks and checkpoints compare this one. */
+	/* guard=raise changes the training by raising the density, so it is part of what ranks and
+	 * checkpoints compare. */
 	const struct recipe raise = parsed("guard=raise up=topk(0.01)");
 
 	recipe_print(&raise, with);

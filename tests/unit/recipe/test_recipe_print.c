@@ -170,7 +170,7 @@ static void mutate(char *text, size_t *n)
 			--*n;
 		}
 		break;
-	default: /* repeat a piece at the end */
+	default: /* append a copy of the end */
 		if (*n && *n + (*n - at) < RECIPE_TEXT_BYTES) {
 			size_t piece = *n - at;
 

@@ -32,7 +32,7 @@ TEST(recipe_parse__unknown_words_are_answered_with_the_nearest)
 	expect_refused("automatic", "begin with the word auto or the name of a method");
 	expect_refused("ups=all", "unknown key \"ups\"|did you mean \"up\"?|keys are up, down,");
 	expect_refused("colour=red", "unknown key \"colour\" in \"colour=red\": keys are up");
-	expect_refused("colour=red", "keys are up, |, seed, when and guard"); /* all of them */
+	expect_refused("colour=red", "keys are up, |, seed, when and guard"); /* lists all keys */
 	expect_refused("block", "\"block\" has no \"=\"|keys are up, |, seed, when and guard");
 	expect_refused("scalcom", "\"scalcom\" has no \"=\"|the method \"scalecom\"?");
 	expect_refused("topk(0.1) down=all", "did you mean up=topk(0.1) or down=topk(0.1)?");
@@ -103,7 +103,7 @@ TEST(recipe_parse__a_comma_for_the_blank__is_named_with_the_right_text)
 	expect_refused("up=all;down=all", "a \";\" stands between|\"up=all down=all\"");
 	expect_refused("warmup=5,up=all", "as in \"warmup=5 up=all\"");
 	expect_refused("dense=*bias*,up=all", "as in \"dense=*bias* up=all\"");
-	parsed("dense=a=b,upper=c"); /* no key of a recipe */
+	parsed("dense=a=b,upper=c"); /* upper is no key of a recipe */
 }
 
 TEST(recipe_parse__a_number_without_parentheses__is_answered_with_them)
@@ -175,7 +175,7 @@ TEST(recipe_parse__momenta_outside_are_refused_with_the_reason)
 	expect_refused("signal=momentum(1)", "\"1\"|a momentum must be at least 0 and below 1");
 	expect_refused("signal=momentum(-0.5)", "\"-0.5\"|a momentum must be at least 0");
 	expect_refused("update=momentum(1.5)", "\"1.5\"|a momentum must be at least 0 and below 1");
-	expect_refused("update=nesterov(0.99999999999)", "below 1"); /* 1 as a float */
+	expect_refused("update=nesterov(0.99999999999)", "below 1"); /* is 1 as a float */
 	expect_refused("update=momentum(1e99)", "below 1");
 	expect_refused("update=momentum", "momentum lacks its factor|write update=momentum(0.9)");
 	expect_refused("signal=momentum", "momentum lacks its factor|write signal=momentum(0.9)");
@@ -187,7 +187,7 @@ TEST(recipe_parse__other_numbers_outside_are_refused)
 {
 	expect_refused("clip=0", "\"0\"|above 0, or none");
 	expect_refused("clip=-1", "\"-1\"|above 0, or none");
-	expect_refused("clip=1e-60", "above 0"); /* 0 as a float */
+	expect_refused("clip=1e-60", "above 0"); /* is 0 as a float */
 	expect_refused("clip=1e60", "\"1e60\"");
 	expect_refused("clip=no", "\"no\"|is not a number|or none");
 	expect_refused("decay=-1", "\"-1\"|0 or above");

@@ -51,7 +51,8 @@ TEST(compile__any_recipe__is_one_phase_up_then_one_down)
 	}
 }
 
-/* What a leader's selection names is all that is published, unless the update moves more. */
+/* Only the coordinates of the leader's selection are published, unless the update changes others
+ * too. */
 TEST(compile__agreed_support__is_published_where_nothing_else_moves)
 {
 	static const struct {
@@ -92,7 +93,7 @@ TEST(compile__fractional_epochs__become_whole_steps)
 	assert_int_equal(compile("up=topk(0.01) warmup=0.5epoch", &recipe, 101).warmup_steps, 50);
 	assert_int_equal(compile("up=topk(0.01) warmup=7", &recipe, 101).warmup_steps, 7);
 	assert_int_equal(compile("up=topk(0.01)", &recipe, 101).warmup_steps, 0);
-	/* Densities are those of exchanges, of which every(5) has one in five steps. */
+	/* Densities are per exchange, and every(5) makes one exchange in five steps. */
 	assert_int_equal(
 		compile("up=topk(0.01) when=every(5) warmup=40", &recipe, 101).warmup_steps, 8);
 }
