@@ -14,7 +14,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-/* They have the parameters of those that they stand for. */
+/* The functions must have the parameters of the functions that they replace. */
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 
 struct fake_ofi_settings fake_ofi;
@@ -22,7 +22,7 @@ struct fake_ofi_counts fake_ofi_counts;
 static struct fake_ofi_counts *const counts = &fake_ofi_counts;
 pthread_mutex_t fake_ofi_lock = PTHREAD_MUTEX_INITIALIZER;
 uint32_t fake_ofi_dice;
-static char handle; /* what dlopen() gives */
+static char handle; /* the handle that dlopen() returns */
 
 struct endpoint_ *fake_ofi_endpoints[ENDPOINTS];
 static uint32_t names;
@@ -122,7 +122,7 @@ static int mr_reg(struct fid *fid, const void *buf, size_t n, uint64_t access, u
 	pthread_mutex_unlock(&fake_ofi_lock);
 	return 0;
 }
-/* Of device memory. */
+/* Registers device memory. */
 static int mr_regattr(struct fid *fid, const struct fi_mr_attr *attr, uint64_t flags,
 		      struct fid_mr **out)
 {
@@ -232,7 +232,7 @@ static int ep_close(struct fid *fid)
 				at = &op->next;
 				continue;
 			}
-			if (op->from != e) /* the connection breaks */
+			if (op->from != e) /* unless the connection breaks */
 				fake_ofi_end_op(op, FI_ECONNRESET);
 			*at = op->next;
 			free(op);
@@ -519,7 +519,8 @@ static int fake_getinfo(uint32_t version, const char *node, const char *service,
 		if (!fits(face, hints, i % cards))
 			continue;
 		if (fake_ofi.data_by_call && taken & 1u << i % cards)
-			continue; /* cxip_getinfo() keeps the most preferred mode of a card */
+			continue; /* cxip_getinfo() returns only the most preferred mode of a
+				     card */
 		taken |= 1u << i % cards;
 		*last = make_info(hints, i % cards, face);
 		if (!*last) {
@@ -592,7 +593,7 @@ int __wrap_dlclose(void *of)
 	return of == &handle ? 0 : __real_dlclose(of);
 }
 
-/* ---- what a test chooses ------------------------------------------------------------ */
+/* ---- functions for tests ------------------------------------------------------------ */
 
 void fake_ofi_reset(void)
 {

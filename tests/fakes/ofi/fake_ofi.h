@@ -21,66 +21,67 @@ struct fake_ofi_face {
 };
 
 struct fake_ofi_settings {
-	/* The library: 1: it is not installed; it has no provider; a function that it lacks. */
-	/* Cards of the provider, named cxi0 and so on; 0: one without a place. Like cxi and psm3 of
-	 * libfabric 1.22, each says its PCI bus id: that of two_gpus.h for cxi0 and cxi1. */
+	/* absent: 1: libfabric is not installed; no_providers: 1: it has none; lacks: a function
+	 * that is missing. */
+	/* Number of cards, named cxi0 and so on; 0: one without a PCI bus id. Like cxi and psm3 of
+	 * libfabric 1.22, each reports its PCI bus id: that of two_gpus.h for cxi0 and cxi1. */
 	int nics;
 	int absent, no_providers;
 	const char *lacks;
 	uint32_t version, prov_version;
-	/* The provider, as fi_getinfo() describes it: by one entry for each card, or by one for
-	 * each card and face, the faces in their order. */
+	/* The provider as fi_getinfo() describes it: with one entry for each card, or for each card
+	 * and face, in the order of the faces. */
 	const char *provider;
 	int mr_mode;
-	uint64_t mode; /* that it needs: FI_CONTEXT2, FI_RX_CQ_DATA */
+	uint64_t mode; /* bits that it needs: FI_CONTEXT2, FI_RX_CQ_DATA */
 	size_t cq_data_size, mr_key_size, tx_size, inject_size;
-	const struct fake_ofi_face *faces; /* NULL: it has the attributes above */
+	const struct fake_ofi_face *faces; /* NULL: only the attributes above */
 	int n_faces;
-	const char *domain; /* of a card; NULL: fake0 and so on */
-	int ordered;        /* puts of one endpoint to another are placed in their order */
+	const char *domain; /* name of a card; NULL: fake0 and so on */
+	int ordered;        /* puts from one endpoint to another are placed in order */
 	int has_fd;
-	/* Device memory: that it registers none, reads it, registers it and moves nothing, or
-	 * refuses to register it; and where it is. */
+	/* Device memory: the provider cannot register it, reads it, registers it but moves no byte,
+	 * or refuses to register it. `device` is its address. */
 	enum { HMEM_NONE, HMEM_READS, HMEM_DEAD, HMEM_REFUSED } hmem;
 	uint8_t *device;
 	size_t device_bytes;
-	/* What it does; the atomic ones change while endpoints are at work. */
-	int takes_receives;       /* a notice uses up a receive, and waits where there is none */
-	atomic_int no_writedata;  /* ENOSYS, although it promised */
-	int data_by_call;         /* writemsg refuses data; writedata has it, with the provider's
-				     keys and if the variable of libfabric is set */
-	int unplaced;             /* a put completes before it is in place, whatever its flags */
-	atomic_int notices_first; /* breaks the rule: a notice comes before its own bytes */
-	int names_nobody;         /* getinfo's error where senders are to be named */
-	atomic_int drops_notices; /* bytes arrive, and nobody is told */
-	int late;                 /* so many polls of the peer pass before an operation is done */
-	atomic_int holds;         /* nothing is done while it is set */
-	atomic_int refuses;       /* EAGAIN for ever for what goes to another endpoint */
-	atomic_int resets;        /* the next put of another endpoint is lost with its connection */
-	atomic_uint flips;        /* bits of an immediate that are changed on the way */
-	atomic_int fails;         /* the next operation of another endpoint ends with this error */
+	/* Behaviour. The atomic members may change while endpoints are in use. */
+	int takes_receives;       /* a notice uses up a receive, and waits if there is none */
+	atomic_int no_writedata;  /* fi_writedata() fails with ENOSYS although it was advertised */
+	int data_by_call;         /* writemsg refuses data; writedata accepts it, if the provider
+				     makes the keys and libfabric's variable is set */
+	int unplaced;             /* a put completes before it is placed, whatever its flags */
+	atomic_int notices_first; /* a notice comes before its own bytes, which breaks the rule */
+	int names_nobody;         /* getinfo's error if the hints ask for the senders' addresses */
+	atomic_int drops_notices; /* bytes arrive without a notice */
+	int late;                 /* number of polls of the peer before an operation is done */
+	atomic_int holds;         /* operations do not progress while it is set */
+	atomic_int refuses;       /* operations to another endpoint return EAGAIN forever */
+	atomic_int resets;        /* the next put to another endpoint is lost with its connection */
+	atomic_uint flips;        /* bits of an immediate that change on the way */
+	atomic_int fails;         /* the next operation to another endpoint ends with this error */
 	unsigned fail_call;       /* the number of the fallible call that fails, once; 0: none */
 };
 
 struct fake_ofi_counts {
-	int objects, infos; /* that are open */
+	int objects, infos; /* open ones */
 	int misuse;
 	char first_misuse[128];
 	unsigned calls; /* fallible ones */
 	char failed[64];
 	uint64_t notices, messages, receives_used, rights_errors, swapped;
-	uint64_t early;     /* puts that were complete before they were in place */
-	uint64_t under_way; /* bytes of puts, gets and messages that are not done */
+	uint64_t early;     /* puts that completed before they were placed */
+	uint64_t under_way; /* bytes of unfinished puts, gets and messages */
 };
 
 extern struct fake_ofi_settings fake_ofi;
 extern struct fake_ofi_counts fake_ofi_counts;
 
-/* Provider net of libfabric 1.17, which has everything; nothing may be open. */
+/* Simulates the provider net of libfabric 1.17, which supports everything. Nothing may be open. */
 void fake_ofi_reset(void);
 void fake_ofi_plays_efa(void);    /* with the fabrics efa-direct and efa */
 void fake_ofi_plays_cxi(int old); /* old: before 2.5.0 */
 void fake_ofi_plays_opx(void);
-/* NULL if nothing is left open, and no rule of the interface was broken; else a sentence. */
+/* Returns NULL if nothing is open and no rule of the interface was broken; otherwise a message. */
 const char *fake_ofi_leak(void);
 #endif

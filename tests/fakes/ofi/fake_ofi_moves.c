@@ -25,7 +25,7 @@ static void complete(struct cq *cq, struct fi_cq_err_entry entry, fi_addr_t from
 		fake_ofi_misuse("a completion queue overflows");
 		return;
 	}
-	if (!fake_ofi.ordered && cq->n) /* completions come in any order */
+	if (!fake_ofi.ordered && cq->n) /* completions come in random order */
 		at = (int)(roll() >> 8) % (cq->n + 1);
 	counts->swapped += at != cq->n;
 	cq->entries[cq->n] = cq->entries[at];
@@ -59,7 +59,7 @@ static struct mr *find_mr(struct domain *d, const struct op *op, uint64_t access
 	return NULL;
 }
 
-/* What the initiator hears. */
+/* Reports the end to the initiator. */
 void fake_ofi_end_op(struct op *op, int error)
 {
 	const uint64_t kinds[] = {
@@ -76,7 +76,7 @@ void fake_ofi_end_op(struct op *op, int error)
 			 FI_ADDR_NOTAVAIL);
 }
 
-/* 0: it cannot be done yet. */
+/* Returns 0 if it cannot be done yet. */
 static int take_receive(struct endpoint_ *e, void **at, void **context, size_t *n)
 {
 	if (!e->n_receives)
@@ -167,7 +167,7 @@ static void progress(struct endpoint_ *e)
 	for (struct op **at = &e->ops; *at;) {
 		struct op *op = *at;
 
-		/* Without an order, any may overtake those before it. */
+		/* Without an order, any operation may overtake earlier ones. */
 		if (fake_ofi.holds || op->late-- > 0 ||
 		    (!fake_ofi.ordered && op->next && roll() >> 30 == 0)) {
 			if (fake_ofi.ordered)
@@ -236,7 +236,7 @@ ssize_t fake_ofi_readerr(struct fid_cq *fid, struct fi_cq_err_entry *out, uint64
 
 /* ---- operations --------------------------------------------------------------------- */
 
-/* Device memory is used by its registration only. Returns whether nothing of it moves. */
+/* Device memory may only be used through its registration. Returns 1 if no byte of it moves. */
 static int is_of_device(const uint8_t *local, const struct mr *desc)
 {
 	const int there = fake_ofi.device && local >= fake_ofi.device &&
@@ -284,7 +284,8 @@ static ssize_t begin(struct fid_ep *fid, enum op_kind kind, void *local, size_t 
 	if (n && tells && e->domain->face.mr_mode & FI_MR_LOCAL && !desc)
 		fake_ofi_misuse("local memory without its descriptor");
 	dead = n && is_of_device(local, desc);
-	if (!rc && early && fake_ofi.unplaced) /* a card acknowledges what it accepts */
+	if (!rc && early && fake_ofi.unplaced) /* a card reports the end when it accepts the
+						  request */
 		early = is_right(peer, kind, address, key, n);
 	op = rc ? NULL : calloc(1, sizeof(*op) + n);
 	if (op) {
@@ -297,8 +298,9 @@ static ssize_t begin(struct fid_ep *fid, enum op_kind kind, void *local, size_t 
 				   .n = n,
 				   .local = local,
 				   .context = context,
-				   .late = fake_ofi.unplaced && !fake_ofi.holds ? (int)(roll() >> 27) :
-										fake_ofi.late,
+				   .late = fake_ofi.unplaced && !fake_ofi.holds ?
+						   (int)(roll() >> 27) :
+						   fake_ofi.late,
 				   .tells = tells };
 		if (n && kind != GET && !dead)
 			memcpy(op->bytes, local, n);
@@ -309,7 +311,8 @@ static ssize_t begin(struct fid_ep *fid, enum op_kind kind, void *local, size_t 
 		*end = op;
 		e->out++;
 		counts->under_way += n;
-		if (early) { /* by its flags, or acknowledged by the card: not in place */
+		if (early) { /* complete by its flags or because the card accepted it, but not
+				placed */
 			counts->early++;
 			op->tells = 0;
 			complete(e->cq,
@@ -371,7 +374,7 @@ ssize_t fake_ofi_recv(struct fid_ep *fid, void *buf, size_t n, void *desc, fi_ad
 
 	(void)from;
 	pthread_mutex_lock(&fake_ofi_lock);
-	/* There are many, so a walk through all failures tries one of sixteen. */
+	/* There are many calls, so a walk through all failures tries every sixteenth. */
 	if ((e->received++ % 16 == 0 && fake_ofi_fails("fi_recv")) || e->n_receives == ENTRIES)
 		rc = -FI_EAGAIN;
 	else {

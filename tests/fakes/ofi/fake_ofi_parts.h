@@ -11,11 +11,11 @@
 enum { ENDPOINTS = 16, ENTRIES = 8192, NAMES = 64 };
 
 struct mr {
-	struct fid_mr mr; /* first, as in all below */
+	struct fid_mr mr; /* the first member, as in all structs below */
 	struct mr *next;
 	uint8_t *base;
 	size_t bytes;
-	uint64_t access, key; /* the key is known once it is enabled */
+	uint64_t access, key; /* the key is known once the registration is enabled */
 	int enabled, of_device;
 	struct domain *domain;
 };
@@ -49,7 +49,7 @@ struct op {
 	size_t n;
 	void *local, *context;
 	int late, tells; /* tells: its end makes a completion */
-	uint8_t bytes[]; /* of a put or message */
+	uint8_t bytes[]; /* data of a put or message */
 };
 struct endpoint_ {
 	struct fid_ep ep;
@@ -72,9 +72,9 @@ extern pthread_mutex_t fake_ofi_lock;
 extern uint32_t fake_ofi_dice;
 
 void fake_ofi_misuse(const char *text);
-/* 1: this call is the one to fail. */
+/* Returns 1 if this call must fail. */
 int fake_ofi_fails(const char *call);
-/* The initiator hears of its end. */
+/* Reports the end of the operation to the initiator. */
 void fake_ofi_end_op(struct op *op, int error);
 
 ssize_t fake_ofi_read(struct fid_cq *fid, void *buf, size_t n);

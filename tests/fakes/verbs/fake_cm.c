@@ -10,7 +10,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-/* They have the parameters of those that they stand for. */
+/* The functions must have the parameters of the functions that they replace. */
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 
 enum {
@@ -20,7 +20,7 @@ enum {
 	PADDED_REQUEST = 56,
 	PADDED_REJECT = 148,
 	PADDED_ACCEPT = 196,
-	KERNEL_TIMEOUT = 19 /* of the packet lifetime that cma.c takes for Ethernet */
+	KERNEL_TIMEOUT = 19 /* for the packet lifetime that cma.c assumes on Ethernet */
 };
 
 struct fake_event {
@@ -29,14 +29,14 @@ struct fake_event {
 	uint8_t bytes[256];
 };
 
-/* A channel stands for the rank that made it, whose port has this MTU. */
+/* A channel represents the rank that made it, whose port has this MTU. */
 struct fake_channel {
 	struct rdma_event_channel channel;
 	uint8_t mtu;
 	struct fake_event *first;
 };
 
-/* Of drivers/infiniband/core/cm.c, as far as rdma_init_qp_attr() asks for them. */
+/* The states of drivers/infiniband/core/cm.c that rdma_init_qp_attr() checks. */
 enum fake_cm_state { CM_IDLE, CM_REQ_SENT, CM_REQ_RCVD, CM_REP_SENT, CM_REP_RCVD, CM_ESTABLISHED };
 
 struct fake_id {
@@ -45,8 +45,9 @@ struct fake_id {
 	uint16_t port, dest;
 	int listening, connected, unacked;
 	enum fake_cm_state state;
-	uint32_t qpn;                                 /* of the queue pair that the user named */
-	uint8_t responder_resources, initiator_depth; /* of the user */
+	uint32_t qpn;                                 /* number of the queue pair that the user
+							 passed */
+	uint8_t responder_resources, initiator_depth; /* as set by the user */
 	uint8_t path_mtu, traffic_class;
 };
 
@@ -189,7 +190,7 @@ static void leave(struct fake_id *id)
 
 static void destroy(struct fake_id *id);
 
-/* The kernel forgets the events of an id that ends, and with a listener its waiting requests. */
+/* The kernel drops the events of a closed id, and the waiting requests of a closed listener. */
 static void forget_events(struct fake_id *id)
 {
 	struct fake_event **at = &channel_of(id->id.channel)->first;
@@ -218,8 +219,8 @@ static void destroy(struct fake_id *id)
 	struct fake_id **at;
 
 	if (id->unacked > 0)
-		fake_misuse("rdma_destroy_id with events not acknowledged"); /* the real one waits
-										for ever */
+		fake_misuse("rdma_destroy_id with events not acknowledged"); /* the real function
+										waits forever */
 	leave(id);
 	forget_events(id);
 	for (at = &all_ids; *at != id; at = &(*at)->next)
@@ -237,7 +238,7 @@ int rdma_destroy_id(struct rdma_cm_id *id)
 	return 0;
 }
 
-/* The kernel puts the type of service into the route, and so into the request. */
+/* The kernel copies the type of service into the route, and so into the request. */
 int rdma_set_option(struct rdma_cm_id *id, int level, int name, void *value, size_t n)
 {
 	if (level == RDMA_OPTION_ID && name == RDMA_OPTION_ID_TOS && n == 1)
@@ -273,7 +274,7 @@ int rdma_listen(struct rdma_cm_id *id, int backlog)
 	return 0;
 }
 
-/* An IPv4 address as a GID. */
+/* Converts an IPv4 address to a GID. */
 static void gid_of(const void *address, union ibv_gid *gid)
 {
 	const struct sockaddr_in *in = address;
@@ -283,7 +284,7 @@ static void gid_of(const void *address, union ibv_gid *gid)
 	memcpy(gid->raw + 12, &in->sin_addr, 4);
 }
 
-/* As rdma_read_gids() of the kernel's cma.c on Ethernet. */
+/* Sets the GIDs like rdma_read_gids() in the kernel's cma.c on Ethernet. */
 static void tell_gids(struct rdma_cm_id *id)
 {
 	gid_of(&id->route.addr.src_addr, &id->route.addr.addr.ibaddr.sgid);
@@ -374,7 +375,7 @@ int rdma_reject(struct rdma_cm_id *ibv_id, const void *bytes, uint8_t n)
 	return 0;
 }
 
-/* Both sides' queue pairs are the user's, whom the client's kernel asks to move it before it
+/* Both sides bring their own queue pairs. Librdmacm asks the client to change its state before it
  * confirms: ucma_process_conn_resp() and rdma_establish() in librdmacm/cma.c of rdma-core 44. */
 int rdma_accept(struct rdma_cm_id *ibv_id, struct rdma_conn_param *param)
 {
@@ -434,9 +435,9 @@ static uint8_t lesser(uint8_t a, uint8_t b)
 	return a < b ? a : b;
 }
 
-/* As cm_init_qp_init_attr(), cm_init_qp_rtr_attr() and cm_init_qp_rts_attr() of Linux 6.12,
- * drivers/infiniband/core/cm.c: the path MTU is the client's on both sides, the RNR timer is 0 (655
- * ms), and the timeout is one that the peer's user did not choose. */
+/* Like cm_init_qp_init_attr(), cm_init_qp_rtr_attr() and cm_init_qp_rts_attr() in
+ * drivers/infiniband/core/cm.c of Linux 6.12: both sides have the client's path MTU, the RNR timer
+ * is 0 (655 ms), and the peer's user did not choose the timeout. */
 static int attributes(const struct fake_id *id, struct ibv_qp_attr *attr)
 {
 	const struct fake_id *partner = id->partner;
@@ -483,7 +484,7 @@ int rdma_init_qp_attr(struct rdma_cm_id *ibv_id, struct ibv_qp_attr *attr, int *
 	fake_lock();
 	rc = attributes(id_of(ibv_id), attr);
 	fake_unlock();
-	*mask = -1; /* users have masks of their own: kernels have set bits that nobody knows */
+	*mask = -1; /* users must have their own masks, because kernels have set unknown bits */
 	if (rc)
 		errno = EINVAL;
 	return rc;
@@ -503,7 +504,7 @@ int rdma_disconnect(struct rdma_cm_id *ibv_id)
 	return was ? 0 : -1;
 }
 
-/* ---- what the test does to connections ------------------------------------- */
+/* ---- functions with which a test changes connections ----------------------- */
 
 void fake_cm_event(enum rdma_cm_event_type type, int status, const void *bytes, size_t n)
 {

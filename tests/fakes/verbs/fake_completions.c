@@ -77,8 +77,8 @@ int ibv_destroy_cq(struct ibv_cq *ibv_cq)
 		if (q->qp.send_cq == ibv_cq || q->qp.recv_cq == ibv_cq)
 			fake_misuse("ibv_destroy_cq of a queue in use");
 	if (cq->unacked > 0)
-		fake_misuse("ibv_destroy_cq with events not acknowledged"); /* the real one waits
-									       for ever */
+		fake_misuse("ibv_destroy_cq with events not acknowledged"); /* the real function
+									       waits forever */
 	if (ibv_cq->channel != NULL)
 		ibv_cq->channel->refcnt--;
 	for (at = &fake_cqs; *at != cq; at = &(*at)->next)
@@ -167,7 +167,7 @@ void ibv_ack_cq_events(struct ibv_cq *cq, unsigned n)
 	fake_unlock();
 }
 
-/* Soft-RoCE gives all places of a ring that is a power of two, but one: rxe_queue_init(). */
+/* Soft-RoCE rounds the ring up to a power of two and gives all places but one: rxe_queue_init(). */
 static uint32_t srq_places(uint32_t asked)
 {
 	uint32_t ring = 1;
@@ -184,10 +184,10 @@ struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr
 	if (fake_fails("ibv_create_srq", ENOMEM))
 		return NULL;
 	srq = fake_new(sizeof(*srq));
-	*srq = (struct fake_srq){ .srq = { .context = pd->context,
-					   .srq_context = attr->srq_context,
-					   .pd = pd },
-				  .capacity = srq_places(attr->attr.max_wr) };
+	*srq = (struct fake_srq){
+		.srq = { .context = pd->context, .srq_context = attr->srq_context, .pd = pd },
+		.capacity = srq_places(attr->attr.max_wr)
+	};
 	srq->wr_ids = fake_new(srq->capacity * sizeof(*srq->wr_ids));
 	fake_count(&fake_counts.srqs, 1);
 	fake_lock();
@@ -222,9 +222,9 @@ int fake_post_srq_recv(struct ibv_srq *ibv_srq, struct ibv_recv_wr *wr, struct i
 	fake_lock();
 	for (; wr != NULL && err == 0; wr = wr->next) {
 		*bad = wr;
-		/* A place is free again when its completion was polled or cleaned: mlx5/srq.c
-		 * mlx5_post_srq_recv() and mlx5_free_srq_wqe(). Soft-RoCE frees it when a queue
-		 * pair takes the receive: rxe_resp.c get_srq_wqe(). */
+		/* A place becomes free when its completion is polled or cleaned:
+		 * mlx5_post_srq_recv() and mlx5_free_srq_wqe() in mlx5/srq.c. Soft-RoCE frees it
+		 * when a queue pair takes the receive: get_srq_wqe() in rxe_resp.c. */
 		if (srq->count + (fake.frees_taken ? 0 : srq->in_use) == srq->capacity) {
 			fake_counts.srq_full++;
 			err = ENOMEM;

@@ -13,132 +13,140 @@
 
 enum fake_cm_mode {
 	FAKE_CM_ANSWERS,
-	FAKE_CM_SILENT, /* a connect never ends */
+	FAKE_CM_SILENT, /* a connect never completes */
 };
 
-/* What the device is and does; fake_reset() gives a device that has everything and keeps every
- * rule. */
+/* Properties and behaviour of the device. fake_reset() sets up a device that supports everything
+ * and keeps every rule. */
 struct fake_settings {
 	struct ibv_device_attr attr;
 	uint32_t max_inline, max_message;
-	int devices;                   /* 1: fake0; 2: also fake1; ... */
-	int port_down;                 /* bit i: of device i */
+	int devices;                   /* number of devices: 1: fake0; 2: also fake1; ... */
+	int port_down;                 /* bit i: the port of device i is down */
 	int no_dmabuf, no_peermem;     /* registering device memory this way is refused */
-	int dead_dmabuf, dead_peermem; /* ... works, but no byte moves */
-	int no_alloc_mw;               /* windows are advertised, the library has none */
+	int dead_dmabuf, dead_peermem; /* registering this way works, but no byte moves */
+	int no_alloc_mw;               /* windows are advertised, but the library has no call for
+					  them */
 	int no_relaxed;                /* registering with relaxed ordering is refused */
-	int no_bind;                   /* windows are advertised, binding one fails */
-	enum ibv_fork_status fork;     /* what the kernel does for forks, or who else asked */
+	int no_bind;                   /* windows are advertised, but binding one fails */
+	enum ibv_fork_status fork;     /* the fork protection of the kernel, or the one already
+					  requested */
 	uint64_t (*pair_bytes)(uint32_t requests, uint32_t inline_bytes); /* see fake_profile */
 	enum ibv_transport_type transport;
 	uint8_t link_layer;
 	int async; /* the next asynchronous event is this enum ibv_event_type + 1; 0: none comes */
 	uint64_t longest_window; /* posting the binding of a longer one is refused; 0: none */
-	uint32_t takes;  /* receives that a connected queue pair takes from its queue in advance */
-	int last_looks;  /* looks at the device's events until LAST_WQE_REACHED is among them */
-	int moved;       /* addresses lead to fake1, as after a failover of a bond */
-	int no_last_wqe; /* ... never is */
-	int frees_taken; /* the place of a receive is free once a queue pair has taken it */
+	uint32_t takes;  /* number of receives that a connected queue pair takes from its queue
+			    in advance */
+	int last_looks;  /* number of polls of the device's events before LAST_WQE_REACHED
+			    appears */
+	int moved;       /* addresses lead to fake1, as after the failover of a bond */
+	int no_last_wqe; /* LAST_WQE_REACHED never appears */
+	int frees_taken; /* a place for a receive is free once a queue pair has taken the receive */
 	int held;        /* work requests wait for fake_release() */
-	int silent;      /* work requests vanish: no completion until the queue pair ends */
+	int silent;      /* work requests get no completion until the queue pair ends */
 	enum fake_cm_mode cm;
-	uint8_t mtu; /* enum ibv_mtu, of the ports that are opened from now on */
+	uint8_t mtu; /* enum ibv_mtu of the ports opened from now on */
 	/* The next executed work request of this opcode ends with this status (IBV_WC_SUCCESS:
 	 * none). */
 	enum ibv_wc_status fail_status;
 	enum ibv_wr_opcode fail_opcode;
-	uint32_t next_imm;  /* the next immediate arrives as this one; 0: as it was posted */
+	uint32_t next_imm;  /* replaces the next immediate; 0: none */
 	unsigned fail_call; /* the number of the fallible call that fails, once; 0: none */
 };
 
 struct fake_counts {
 	int contexts, pds, mrs, mws, cqs, srqs, qps, channels, cm_channels, ids;
-	int unacked;       /* events, of all kinds */
+	int unacked;       /* unacknowledged events of all kinds */
 	int forks_guarded; /* calls of ibv_fork_init() */
 	int opened;        /* calls of ibv_open_device() */
 	int qps_made;      /* calls of ibv_create_qp() that succeeded */
-	int misuse;        /* ended in the wrong order, destroyed with events or users left */
+	int misuse;        /* objects closed in the wrong order, or with events or users left */
 	char first_misuse[128];
 	uint64_t doorbells; /* calls of ibv_post_send() */
 	uint64_t writes, writes_with_imm, reads, binds, invalidations;
 	uint64_t bytes_written, bytes_read;
-	int last_vector; /* of the last completion queue with a channel */
-	uint64_t
-		pinned; /* bytes, as VmPin of /proc/self/status: of registrations and queue pairs */
+	int last_vector;    /* of the last completion queue with a channel */
+	uint64_t pinned;    /* bytes pinned by registrations and queue pairs, as VmPin in
+			       /proc/self/status */
 	uint64_t overflows; /* posts into a full send queue */
 	uint64_t cq_overruns, no_receive, access_errors;
-	uint64_t receives_leaked;  /* kept by queue pairs that ended before LAST_WQE_REACHED */
-	uint64_t srq_full;         /* receives refused as the queue was full */
-	uint32_t reads_at_once;    /* most READs one queue pair had under way beyond nothing */
-	uint32_t most_outstanding; /* most work requests one send queue held */
+	uint64_t receives_leaked;  /* receives kept by queue pairs that ended before
+				      LAST_WQE_REACHED */
+	uint64_t srq_full;         /* receives refused because the queue was full */
+	uint32_t reads_at_once;    /* the largest number of READs that one queue pair had in
+				      flight */
+	uint32_t most_outstanding; /* the largest number of work requests in one send queue */
 	uint64_t connects;
 	unsigned calls;  /* fallible ones */
-	char failed[64]; /* the name of the one that was made to fail */
+	char failed[64]; /* name of the call that was made to fail */
 };
 
 extern struct fake_settings fake;
 extern struct fake_counts fake_counts;
 
-/* Everything as new; nothing may be open. */
+/* Resets everything. Nothing may be open. */
 void fake_reset(void);
 
-/* The cards as their drivers let a user see them, by the source of rdma-core 65 (commit 691953d8)
- * and of Linux 6.12. */
+/* The cards as their drivers present them to users, from the source of rdma-core 65 (commit
+ * 691953d8) and of Linux 6.12. */
 enum fake_card { FAKE_MLX5, FAKE_MLX4, FAKE_BNXT_RE, FAKE_IRDMA, FAKE_IONIC, FAKE_RXE, FAKE_CARDS };
 struct fake_profile {
 	const char *driver;
 	int windows;             /* windows of type 2B are advertised */
-	int no_alloc_mw;         /* ... but the user's library has no call for them */
-	int no_last_wqe;         /* no event says that a queue pair has taken its last receive */
+	int no_alloc_mw;         /* the user's library has no call for them */
+	int no_last_wqe;         /* no event reports that a queue pair has taken its last receive */
 	int frees_taken;         /* see fake_settings */
 	uint64_t longest_window; /* 0: the driver has no limit */
 	/* Returns the bytes of a queue pair's queues that the kernel pins; NULL: it pins none. */
 	uint64_t (*pair_bytes)(uint32_t requests, uint32_t inline_bytes);
 };
 extern const struct fake_profile fake_profiles[FAKE_CARDS];
-/* Gives the new card the limits of a profile. Bytes are divided by scale, so that a test needs less
- * memory than a machine that reaches them. */
+/* Gives the new card the limits of a profile. Byte limits are divided by scale, so that a test
+ * reaches them with less memory. */
 void fake_be(enum fake_card card, uint64_t scale);
-/* 0 if no object is left, else a sentence. */
+/* Returns 0 if no object is left open, otherwise a message. */
 const char *fake_leak(void);
-void fake_lock(void); /* may be taken again by who holds it */
+void fake_lock(void); /* recursive */
 void fake_unlock(void);
-/* Counts so many more open objects, in a member of fake_counts. */
+/* Adds `more` to the number of open objects, a member of fake_counts. */
 void fake_count(int *objects, int more);
-/* 1: this call is the one to fail; errno is set. */
+/* Returns 1 if this call must fail, with errno set. */
 int fake_fails(const char *call, int error);
 void fake_misuse(const char *text);
 
-/* Executes what is held: of all queue pairs, the newest first if backwards. */
+/* Executes the held work requests of all queue pairs, with backwards the newest first. */
 void fake_release(int backwards);
-/* [base, base + n) is device memory, mapped by dma-buf fd (or -1). n 0: none. */
+/* Makes [base, base + n) device memory, mapped by dma-buf fd (or -1). n 0: none. */
 void fake_device_memory(void *base, size_t n);
-/* Posts an event of that type to the id of every connection (index in age, -1: all). */
+/* Posts an event of that type to the id of each connection (index by age, -1: all). */
 void fake_cm_event(enum rdma_cm_event_type type, int status, const void *bytes, size_t n);
-/* Breaks every connection: both queue pairs fail; told: both sides get DISCONNECTED. */
+/* Breaks every connection: both queue pairs fail. told: both sides get DISCONNECTED. */
 void fake_cm_cut(int told);
-/* 1 if some registration of [base, base + n) has relaxed ordering. */
+/* Returns 1 if some registration of [base, base + n) has relaxed ordering. */
 int fake_relaxed(const void *base, size_t n);
-/* 1 if some registration lets a peer write into [base, base + n). */
+/* Returns 1 if some registration lets a peer write into [base, base + n). */
 int fake_remote_writable(const void *base, size_t n);
 
-/* ---- between the parts ---- */
+/* ---- shared by the parts of the fake ---- */
 enum { INLINE_BYTES = 256, FAKE_DEVICES = 40 };
 
 struct fake_qp {
 	struct ibv_qp qp;
 	struct fake_qp *next, *peer;
 	uint32_t dest, max_inline;
-	struct ibv_qp_attr attr; /* as modified so far */
-	uint8_t port_mtu;        /* once rdma_cm knows the queue pair */
-	struct fake_wr *wrs;     /* ring of wr_capacity; [first, end) not executed yet */
+	struct ibv_qp_attr attr; /* all attributes set so far */
+	uint8_t port_mtu;        /* known once rdma_cm knows the queue pair */
+	struct fake_wr *wrs;     /* ring of wr_capacity; those in [first, end) are not executed
+				    yet */
 	uint32_t capacity;
 	uint64_t pinned;
 	uint64_t first, end, retired; /* numbers of work requests */
 	uint32_t reads, max_reads;
-	uint32_t taken; /* receives of the shared queue that wait for messages of this queue pair */
-	int looks;      /* until LAST_WQE_REACHED is reported; 0: it is not due */
-	int stopped;    /* once in the error state */
+	uint32_t taken; /* receives taken from the shared queue for later messages of this queue
+			   pair */
+	int looks;      /* remaining polls before LAST_WQE_REACHED is reported; 0: it is not due */
+	int stopped;    /* the queue pair is in the error state */
 };
 struct fake_wr {
 	struct ibv_send_wr wr;
@@ -149,7 +157,7 @@ struct fake_wr {
 struct fake_mr {
 	struct ibv_mr mr;
 	struct fake_mr *next;
-	uint8_t *host; /* where the bytes of mr.addr are in this process */
+	uint8_t *host; /* address of the bytes of mr.addr in this process */
 	int access, dead, windows;
 	void *mapped;
 };
@@ -159,15 +167,15 @@ struct fake_mw {
 	struct fake_mw *next;
 	struct fake_mr *mr; /* NULL: bound to nothing */
 	struct fake_qp *qp;
-	uint32_t key; /* as the card knows it; mw.rkey is the user's to keep */
+	uint32_t key; /* the card's key; the user may change mw.rkey */
 	uint64_t address, bytes;
 	unsigned access;
 };
 
 struct fake_cqe {
 	struct ibv_wc wc;
-	struct fake_qp *qp;   /* whose send queue it empties, NULL: none */
-	struct fake_srq *srq; /* whose place it frees, NULL: none */
+	struct fake_qp *qp;   /* the queue pair with the send queue entry that it frees, or NULL */
+	struct fake_srq *srq; /* the queue with the place that it frees, or NULL */
 	uint64_t retires;
 };
 
@@ -182,7 +190,7 @@ struct fake_srq {
 	struct ibv_srq srq;
 	uint64_t *wr_ids;
 	uint32_t capacity, first, count;
-	uint32_t in_use; /* taken by queue pairs, and their completions not polled yet */
+	uint32_t in_use; /* receives taken by queue pairs whose completions were not polled yet */
 };
 
 extern struct fake_mr *fake_mrs;
@@ -199,14 +207,14 @@ int fake_req_notify_cq(struct ibv_cq *cq, int solicited);
 int fake_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 int fake_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
 struct ibv_context *fake_context(void);
-/* The context to which addresses lead. */
+/* Returns the context of the device to which addresses lead. */
 struct ibv_context *fake_route(void);
 struct fake_qp *fake_qp_of(struct ibv_qp *qp);
 struct fake_qp *fake_qp_numbered(uint32_t number);
 void fake_qp_error(struct fake_qp *qp);
-/* Returns the queue pair whose LAST_WQE_REACHED is due, and counts a look. */
+/* Returns the queue pair whose LAST_WQE_REACHED is due, and counts a poll. */
 struct fake_qp *fake_last_wqe(void);
-/* Zeroed, for free(); none of the calls that a test may replace to make the library fail. */
+/* Allocates zeroed memory for free(), with calls that no test replaces to make the library fail. */
 void *fake_new(size_t n);
 int fake_pulse(int fd);
 void fake_drain(int fd);

@@ -11,7 +11,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* They have the parameters of those that they stand for. */
+/* The functions must have the parameters of the functions that they replace. */
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 #undef ibv_reg_mr
 #undef ibv_query_port
@@ -146,7 +146,7 @@ struct ibv_device **ibv_get_device_list(int *n)
 	list = fake_new((FAKE_DEVICES + 1) * sizeof(*list));
 	for (int i = 0; i < fake.devices; i++) {
 		if (devices[i].transport_type !=
-		    fake.transport) /* others read it without the lock */
+		    fake.transport) /* other threads read it without the lock */
 			devices[i].transport_type = fake.transport;
 		list[i] = &devices[i];
 	}
@@ -165,7 +165,7 @@ struct ibv_context *ibv_open_device(struct ibv_device *d)
 	if (fake_fails("ibv_open_device", EMFILE))
 		return NULL;
 	fake_lock();
-	if (context.context.device != d) /* others read it without the lock */
+	if (context.context.device != d) /* other threads read it without the lock */
 		context.context.device = d;
 	fake_unlock();
 	fake_count(&fake_counts.contexts, 1);
@@ -203,7 +203,7 @@ ssize_t _ibv_query_gid_table(struct ibv_context *c, struct ibv_gid_entry *entrie
 	return 1;
 }
 
-/* libibverbs refuses once memory is pinned. */
+/* libibverbs refuses this once memory is pinned. */
 int ibv_fork_init(void)
 {
 	fake_count(&fake_counts.forks_guarded, 1);
@@ -218,7 +218,7 @@ enum ibv_fork_status ibv_is_fork_initialized(void)
 	return fake.fork;
 }
 
-/* An event of a queue concerns the oldest of its kind. */
+/* An event about a queue is reported for the oldest queue of its kind. */
 int ibv_get_async_event(struct ibv_context *c, struct ibv_async_event *event)
 {
 	struct fake_qp *last;
@@ -300,7 +300,7 @@ int ibv_dealloc_pd(struct ibv_pd *pd)
 	return 0;
 }
 
-/* The kernel counts the pages of each registration, also those that another one pins. */
+/* The kernel counts the pages of each registration, even if another one already pins them. */
 static uint64_t pages_of(const struct ibv_mr *mr)
 {
 	const uint64_t first = (uintptr_t)mr->addr / 4096;
@@ -555,8 +555,8 @@ static uint64_t multiple(uint64_t n, uint64_t of)
 	return (n + of - 1) / of * of;
 }
 
-/* mlx5/verbs.c mlx5_calc_sq_size(): control, UMR, memory key and KLM segments are 192 bytes, inline
- * data has a header of 4; and the page of the doorbell record. */
+/* mlx5_calc_sq_size() in mlx5/verbs.c: the control, UMR, memory key and KLM segments have 192
+ * bytes, inline data has a header of 4; plus the page of the doorbell record. */
 static uint64_t mlx5_pair(uint32_t requests, uint32_t inline_bytes)
 {
 	const uint64_t request = multiple(192 + multiple(4 + inline_bytes, 16), 64);
@@ -564,8 +564,8 @@ static uint64_t mlx5_pair(uint32_t requests, uint32_t inline_bytes)
 	return multiple(power_of_two_from(requests * request), 4096) + 4096;
 }
 
-/* bnxt_re/verbs.c bnxt_re_get_sqmem_size(): two spare requests, a header of 32 bytes and room for
- * six entries of 16; and a table of 8 bytes a request, a power of two. */
+/* bnxt_re_get_sqmem_size() in bnxt_re/verbs.c: two spare requests, a header of 32 bytes and six
+ * entries of 16 bytes; plus a table of 8 bytes for each request, rounded up to a power of two. */
 static uint64_t bnxt_re_pair(uint32_t requests, uint32_t inline_bytes)
 {
 	const uint64_t data = inline_bytes > 96 ? multiple(inline_bytes, 16) : 96;
@@ -573,8 +573,9 @@ static uint64_t bnxt_re_pair(uint32_t requests, uint32_t inline_bytes)
 	return multiple((requests + 2) * (32 + data) + power_of_two_from(requests + 2) * 8, 4096);
 }
 
-/* irdma/uk.c irdma_get_wqe_shift() and irdma_get_sqdepth() of the second generation: quanta of 32
- * bytes, 258 reserved; and the pages of the receive queue and of the doorbell's shadow. */
+/* irdma_get_wqe_shift() and irdma_get_sqdepth() in irdma/uk.c, second generation: quanta of 32
+ * bytes, of which 258 are reserved; plus the pages of the receive queue and of the doorbell's
+ * shadow. */
 static uint64_t irdma_pair(uint32_t requests, uint32_t inline_bytes)
 {
 	const int shift = inline_bytes <= 8   ? 0 :

@@ -61,9 +61,10 @@ int ibv_destroy_qp(struct ibv_qp *qp)
 	for (struct fake_mw *m = fake_mws; m != NULL; m = m->next)
 		if (m->mr != NULL && m->qp == q)
 			fake_unbind(m);
-	/* A card takes the completions of a queue pair away with it, and their receives: mlx5/cq.c
-	 * __mlx5_cq_clean(). What it has taken is lost unless LAST_WQE_REACHED came before (Linux,
-	 * core/verbs.c __ib_drain_srq()). Soft-RoCE took a copy: rxe_resp.c get_srq_wqe(). */
+	/* A card removes the completions of a destroyed queue pair, and so their receives:
+	 * __mlx5_cq_clean() in mlx5/cq.c. Receives that it has taken are lost unless
+	 * LAST_WQE_REACHED came first (__ib_drain_srq() in Linux, core/verbs.c). Soft-RoCE has
+	 * taken a copy: get_srq_wqe() in rxe_resp.c. */
 	if (q->taken && fake.no_last_wqe)
 		((struct fake_srq *)(void *)qp->srq)->in_use -= q->taken;
 	else
@@ -127,7 +128,7 @@ static void complete_receive(struct fake_qp *q, struct ibv_wc wc)
 {
 	struct fake_srq *srq = srq_of(q);
 
-	/* All receives of a queue have the same number here: the oldest place is as good. */
+	/* All receives of a queue have the same number here, so the oldest place will do. */
 	wc.wr_id = srq->wr_ids[(srq->first + srq->capacity - 1) % srq->capacity];
 	wc.qp_num = q->qp.qp_num;
 	fake_complete(fake_cq_of(q->qp.recv_cq), (struct fake_cqe){ .wc = wc, .srq = srq });
@@ -169,7 +170,7 @@ struct fake_qp *fake_qp_numbered(uint32_t number)
 	return q;
 }
 
-/* What a reliable connection must set and may set, by its states: qp_state_table of
+/* The attributes that a reliable connection must set and may set in each state: qp_state_table of
  * drivers/infiniband/core/verbs.c in Linux 6.12. */
 static const struct {
 	enum ibv_qp_state from, to;
@@ -290,7 +291,7 @@ static uint8_t *local_bytes(const struct fake_qp *q, const struct ibv_sge *sge, 
 	return m->host + (sge->addr - (uintptr_t)m->mr.addr);
 }
 
-/* As the responder checks: the key's domain, or for a window its queue pair; then rights and
+/* Makes the responder's checks: the key's domain, or for a window its queue pair; then rights and
  * bounds. */
 static uint8_t *remote_bytes(const struct fake_qp *target, uint64_t address, uint32_t n,
 			     uint32_t key, unsigned needs, int *dead)
@@ -370,8 +371,8 @@ static enum ibv_wc_status take_receive(struct fake_qp *target, const struct ibv_
 	return IBV_WC_SUCCESS;
 }
 
-/* As a card moves them: a word that is aligned at both ends is never torn, whatever a processor
- * does with it at the same time. */
+/* Moves bytes like a card: a word that is aligned on both sides is never torn, even if a processor
+ * accesses it at the same time. */
 static void move_bytes(uint8_t *to, const uint8_t *from, uint32_t n)
 {
 	uint32_t i = 0;
@@ -385,7 +386,7 @@ static void move_bytes(uint8_t *to, const uint8_t *from, uint32_t n)
 	memcpy(to + i, from + i, n - i);
 }
 
-/* Bytes of an enum ibv_mtu; 0: nobody said. */
+/* Returns the bytes of an enum ibv_mtu; 0: unknown. */
 static uint32_t mtu_bytes(unsigned mtu)
 {
 	return mtu ? 128u << mtu : UINT32_MAX;
@@ -411,7 +412,7 @@ static enum ibv_wc_status move(struct fake_qp *q, const struct fake_wr *f)
 	    (target->qp.state != IBV_QPS_RTR && target->qp.state != IBV_QPS_RTS) ||
 	    fake.port_down & 1)
 		return IBV_WC_RETRY_EXC_ERR;
-	/* A port drops packets that are longer than its MTU, also those that answer a READ. */
+	/* A port drops packets longer than its MTU, including those that answer a READ. */
 	if (packet_bytes(q, n) > mtu_bytes(target->port_mtu) ||
 	    (read && packet_bytes(target, n) > mtu_bytes(q->port_mtu)))
 		return IBV_WC_RETRY_EXC_ERR;

@@ -23,7 +23,7 @@
 const struct transport_ops *pair_ops = &shm_transport;
 int pair_lost_after_ms = DEADLINE_MS;
 
-static pid_t main_pid; /* the test program's; all others are children that it forked */
+static pid_t main_pid; /* of the test program; it forks all other processes */
 
 static void __attribute__((constructor)) remember_main(void)
 {
@@ -98,7 +98,7 @@ pid_t pair_start(struct side *side, uint32_t queue_depth, int (*body)(struct sid
 	if (child == 0) {
 		*side = (struct side){ .rank = 1, .socket = sockets[1] };
 		close(sockets[0]);
-		alarm(2 * DEADLINE_MS / 1000); /* never outlives a parent that failed */
+		alarm(2 * DEADLINE_MS / 1000); /* must not outlive a parent that failed */
 		side_open(side, queue_depth);
 		rc = body(side);
 		if (side->t != NULL)
@@ -123,7 +123,7 @@ int child_status(pid_t child)
 		kill(child, SIGKILL);
 		waitpid(child, &status, 0);
 	}
-	CHECK(got == child); /* it ended in time */
+	CHECK(got == child); /* the child ended in time */
 	return status;
 }
 

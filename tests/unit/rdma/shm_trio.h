@@ -10,12 +10,12 @@
 
 enum { RANKS = 3, DEPTH = 5, CAPACITY = 8, BYTES = 5000 };
 
-/* Rank 0 is told by ranks 1 and 2; all three in this process. */
+/* Ranks 1 and 2 notify rank 0. All three are in this process. */
 struct trio {
 	struct transport *t[RANKS];
 	struct endpoint *to_0[RANKS];       /* of ranks 1 and 2 */
-	struct endpoint *from_0[RANKS];     /* rank 0's towards them */
-	struct region *inbox, *log, *local; /* of rank 0, of rank 0, anyone's staging */
+	struct endpoint *from_0[RANKS];     /* rank 0's endpoints to them */
+	struct region *inbox, *log, *local; /* rank 0's inbox and log, and staging memory of all */
 	struct remote *to_inbox[RANKS], *to_log[RANKS];
 };
 
@@ -26,9 +26,9 @@ int trio_open(void **state);
 int trio_close(void **state);
 #define FRESH(test) TEST_OF(test, struct trio *trio, trio_open, trio_close)
 
-/* The endpoint of t towards to, which has this rank. */
+/* Returns the endpoint of t for the transport `to`, which has this rank. */
 struct endpoint *connect_to(struct transport *t, struct transport *to, int rank);
-/* Transfers of rank `from`: into the inbox, a word to rank 0, out of the log. */
+/* Returns transfers of rank `from`: into the inbox, a word to rank 0, from the log. */
 struct transfer put(struct trio *trio, int from, uint64_t offset, size_t bytes);
 struct transfer notify(struct trio *trio, int from, uint32_t imm);
 struct transfer get(struct trio *trio, int from, uint64_t offset, size_t bytes);

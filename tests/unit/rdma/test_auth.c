@@ -38,9 +38,9 @@ TEST(agree__two_ranks__have_a_key_that_no_other_has)
 	agree(A, B, of_a);
 	agree(B, A, of_b);
 	assert_memory_equal(of_a, of_b, AUTH_KEY_BYTES);
-	agree(STRANGER, A, others[0]); /* one that has read both public keys */
+	agree(STRANGER, A, others[0]); /* a peer that has read both public keys */
 	agree(STRANGER, B, others[1]);
-	agree(A, A, others[2]); /* the public key of the rank itself, sent back to it */
+	agree(A, A, others[2]); /* the rank's own public key, sent back to it */
 	for (int i = 0; i < 3; i++)
 		assert_memory_not_equal(of_a, others[i], AUTH_KEY_BYTES);
 	close_all();
@@ -67,7 +67,7 @@ static void check_refused(const uint8_t theirs[AUTH_PUBLIC_BYTES])
 	assert_non_null(strstr(sluice_last_error(), "not a point of the curve"));
 }
 
-/* Points of small order on another curve would give a key that the sender knows. */
+/* With points of small order on another curve the sender would know the resulting key. */
 TEST(agree__not_a_point__is_refused)
 {
 	uint8_t theirs[AUTH_PUBLIC_BYTES] = { 0 };
@@ -77,7 +77,7 @@ TEST(agree__not_a_point__is_refused)
 	theirs[0] = 4;
 	check_refused(theirs); /* (0, 0) */
 	memset(theirs + 1, 0xff, sizeof(theirs) - 1);
-	check_refused(theirs); /* coordinates that are larger than the prime */
+	check_refused(theirs); /* the coordinates are larger than the prime */
 	for (size_t at = 0; at < AUTH_PUBLIC_BYTES; at++) {
 		memcpy(theirs, public_of[B], AUTH_PUBLIC_BYTES);
 		theirs[at] ^= 1;
@@ -99,7 +99,7 @@ TEST(tag__key_of_the_peer__is_the_one_used)
 	assert_int_equal(auth_check(&b, AUTH_PROOF, &context, "x", 1, tag), 1);
 	assert_int_equal(auth_check(&b, AUTH_ACCEPT, &context, "x", 1, tag), 0);
 	assert_int_equal(auth_check(&b, AUTH_PROOF, &context, "y", 1, tag), 0);
-	context.client = 2; /* there is no such rank */
+	context.client = 2; /* no rank has this number */
 	assert_int_equal(auth_tag(&b, AUTH_PROOF, &context, "x", 1, tag), SLUICE_EINVAL);
 	assert_int_equal(auth_check(&b, AUTH_PROOF, &context, "x", 1, tag), 0);
 }

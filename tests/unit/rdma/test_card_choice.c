@@ -37,7 +37,7 @@ TEST(list__names_ranges_and_exclusions__as_documented)
 		{ "mlx5_*", "mlx5_bond_0", 1, 0 },
 		{ "^mlx5_bond_0", "mlx5_bond_0", 0, 0 },
 		{ "^mlx5_bond_0", "mlx5_1", 1, 0 },
-		{ "^mlx5_0,mlx5_1", "mlx5_1", 0, 0 }, /* as NCCL_IB_HCA has it */
+		{ "^mlx5_0,mlx5_1", "mlx5_1", 0, 0 }, /* the syntax of NCCL_IB_HCA */
 		{ "^mlx5_0,^mlx5_1", "mlx5_2", 1, 0 },
 		{ "rocep1s0f[0-1]", "rocep1s0f1", 1, 0 },
 	};
@@ -81,15 +81,15 @@ TEST(list__of_another_form__refused_with_the_form)
 #ifdef HAVE_HWLOC
 #include <hwloc.h>
 
-enum { CORES = 8 }; /* of each part */
+enum { CORES = 8 }; /* in each part */
 
-/* Parts (packages, or the quarters of one package) with PCIe switches, each of which has GPUs and
- * cards. */
+/* A machine of parts (packages, or the quarters of one package). Each has PCIe switches, and each
+ * switch has GPUs and cards. */
 struct machine {
 	int parts, quarters, switches, gpus, cards;
 };
 static const struct machine dgx_h100 = { 2, 0, 4, 1, 1 }, p5 = { 2, 0, 4, 1, 4 },
-			    frontier = { 4, 1, 1, 0, 1 }, /* its GPUs are not CUDA's */
+			    frontier = { 4, 1, 1, 0, 1 }, /* its GPUs are not CUDA devices */
 	two_sockets = { 2, 0, 1, 0, 1 }, two_cards_on_one = { 1, 0, 2, 0, 1 };
 
 static char xml[1 << 18];
@@ -229,12 +229,12 @@ static struct card_choice user_place(struct node *node, const struct card_user *
 	cards_order(node->topology, node->card, (size_t)node->n_cards, user, order);
 	for (int i = 0; i < node->n_cards; i++)
 		seen |= UINT64_C(1) << order[i].card;
-	assert_true(seen == (UINT64_C(1) << node->n_cards) - 1); /* each card once */
+	assert_true(seen == (UINT64_C(1) << node->n_cards) - 1); /* each card is chosen once */
 	node->used[order[0].card]++;
 	return order[0];
 }
 
-/* Local rank `local` of n works with GPU number gpu. */
+/* Local rank `local` of n uses GPU number gpu. */
 static struct card_choice take_for_gpu(struct node *node, int gpu, int local, int n)
 {
 	char bus[BUS_ID_TEXT];
@@ -243,7 +243,7 @@ static struct card_choice take_for_gpu(struct node *node, int gpu, int local, in
 	return user_place(node, &(struct card_user){ .gpu = bus, .local = local, .n_local = n });
 }
 
-/* The rank may use the processors first .. last; first < 0: it is bound to none. */
+/* The rank may run on the processors first .. last; first < 0: on all. */
 static struct card_choice take_for_cores(struct node *node, int first, int last, int local, int n)
 {
 	hwloc_bitmap_t processors = hwloc_bitmap_alloc();
@@ -313,7 +313,7 @@ TEST(order__two_gpus_and_two_cards_below_a_switch__one_each)
 	char bus[BUS_ID_TEXT];
 
 	node_open(&node, &pairs);
-	for (int gpu = 0; gpu < 2; gpu++) { /* whichever local ranks they have */
+	for (int gpu = 0; gpu < 2; gpu++) { /* independently of the local ranks */
 		snprintf(bus, sizeof(bus), "0000:%02x:00.0", bus_of(0) + 1 + gpu);
 		user_place(&node,
 			   &(struct card_user){ .gpu = bus, .local = 1 - gpu, .n_local = 2 });
@@ -363,7 +363,7 @@ TEST(order__two_cards_on_a_socket__bound_or_not_ranks_take_turns)
 	for (int local = 0; local < 4; local++)
 		take_for_cores(&node, 0, 7, local, 4);
 	node_expect(&node, 2);
-	for (int local = 0; local < 8; local += 2) /* the even ranks of two nodes' worth */
+	for (int local = 0; local < 8; local += 2) /* the even ranks only, as for two nodes */
 		take_for_cores(&node, 0, 7, local, 8);
 	node_expect(&node, 2);
 	node_close(&node);
@@ -379,7 +379,7 @@ TEST(order__cards_of_other_fabrics__only_for_the_gpu_that_they_are_near_to)
 	assert_int_equal(take_for_cores(&node, -1, 0, 1, 2).card, 0);
 	node_close(&node);
 	node_open(&node, &dgx_h100);
-	for (int i = 0; i < 8; i++) /* one rail a card */
+	for (int i = 0; i < 8; i++) /* one card in each rail */
 		node.card[i].fabric = (uint64_t)i;
 	for (int gpu = 0; gpu < 8; gpu++)
 		assert_int_equal(take_for_gpu(&node, gpu, gpu, 8).card, gpu);

@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The function that takes the place of one of the library's. */
+/* Defines the function that replaces one of the library's. */
 #define NEXT(type, call)                                                                           \
 	__typeof__(call) __wrap_##call;                                                            \
 	type __wrap_##call
@@ -36,13 +36,13 @@ enum {
 /* ---- costs, in ns ---- */
 static const uint64_t WIRE = 20000, LOOK = 20000, LOOK_APART = 2000000, CALL = 20000,
 		      PATH_QUERY = 200000,
-		      /* a queue pair, its three states and its windows */
+		      /* for a queue pair, its three states and its windows */
 	ACCEPT = 2000000, CLIENT_PAIR = 1000000, IDLE_LOOK = 20000000;
 
 struct side;
 struct sim_id {
 	struct rdma_cm_id id;
-	int rank, peer; /* peer -1: a listener */
+	int rank, peer; /* peer -1: the id is a listener */
 	struct sim_id *partner;
 	uint32_t qpn;
 	int connected, registered; /* registered: the server's node knows the client's queue pair */
@@ -52,19 +52,19 @@ struct sim_event {
 	struct sim_event *next;
 	uint64_t at;
 	uint8_t bytes[256];
-	uint32_t imm; /* not 0: a greeting over the link below */
+	uint32_t imm; /* not 0: the event is a greeting on the link below */
 	struct side *side;
 };
 struct sim_rank {
 	struct rdma_event_channel channel;
 	struct connect *connect;
 	struct sim_id *listener;
-	struct sim_event *first; /* arrivals, in the order of time */
-	uint64_t free_at;        /* its processor is busy until then */
+	struct sim_event *first; /* events in the order of their times */
+	uint64_t free_at;        /* the time until which its processor is busy */
 	int waiting, up, tries, tries_most;
 	struct link **links; /* by peer */
 };
-/* Stands for a queue pair, and for the log of its link. */
+/* Represents a queue pair and the log of its link. */
 struct side {
 	int rank, peer, client;
 	uint32_t qpn; /* 0: none */
@@ -76,7 +76,7 @@ static struct side *sides; /* [rank][peer] */
 static int size, current;
 static uint64_t now;
 static uint32_t next_qpn[RANKS_MOST / NODE_RANKS];
-static unsigned char *known[RANKS_MOST / NODE_RANKS]; /* by node: [client's node][number] */
+static unsigned char *known[RANKS_MOST / NODE_RANKS]; /* for each node: [client's node][number] */
 static long requests, stale, live_ended, overflows;
 static unsigned wants;
 static struct event_queue events;
@@ -238,7 +238,7 @@ int rdma_listen(struct rdma_cm_id *id, int backlog)
 	return 0;
 }
 
-/* The port is the rank. */
+/* The port number is the rank. */
 __be16 rdma_get_src_port(struct rdma_cm_id *id)
 {
 	return htobe16((uint16_t)(sim_id_of(id)->rank + 1));
@@ -505,7 +505,7 @@ NEXT(const char *, queues_look)(struct queues *q)
 static struct verbs_device card = { .name = "sim0", .port = 1 };
 static struct path_choice path;
 static struct queue_sizes sizes = { .reads = 16, .log_entries = 16 };
-static uint8_t keys[RANKS_MOST][32]; /* the same for all: who has which is not the question */
+static uint8_t keys[RANKS_MOST][32]; /* the same for all, because the keys do not matter here */
 
 static int meet(int a, int b)
 {
@@ -539,7 +539,7 @@ static void open_rank(int rank)
 	}
 }
 
-/* Greetings that arrived go to their links, as completions do. */
+/* Delivers greetings to their links, as completions do. */
 static void take_greetings(struct sim_rank *r)
 {
 	while (r->first && r->first->at <= now && r->first->imm) {
@@ -555,7 +555,7 @@ static void take_greetings(struct sim_rank *r)
 	}
 }
 
-/* The rank looks, and is busy until its calls are done. */
+/* The rank polls, and is busy until its calls are done. */
 static void run_rank(int rank, uint64_t at)
 {
 	struct sim_rank *r = &ranks[rank];
@@ -569,7 +569,7 @@ static void run_rank(int rank, uint64_t at)
 	r->free_at = now;
 }
 
-/* When the rank looks next: when something has arrived, or else after a while. */
+/* Returns the time of the rank's next poll: when something has arrived, or else after a delay. */
 static uint64_t next_look(const struct sim_rank *r)
 {
 	const uint64_t soon = r->free_at + LOOK_APART, idle = r->free_at + IDLE_LOOK;
@@ -587,7 +587,7 @@ static int all_up(void)
 	return 1;
 }
 
-/* Returns the time when all are connected, in ms. */
+/* Connects all ranks. Returns the time that it took, in ms. */
 static uint64_t connect_all(uint64_t skew_ms)
 {
 	const uint64_t most = (uint64_t)60 * 1000000000;
@@ -664,7 +664,7 @@ static void check_job(int n, uint64_t skew_ms, uint64_t most_ms)
 	close_all();
 }
 
-/* Sanitizers and valgrind look at the smaller job. */
+/* Returns 1 under sanitizers and valgrind, which run only the smaller job. */
 static int slow_here(void)
 {
 #ifdef __SANITIZE_ADDRESS__

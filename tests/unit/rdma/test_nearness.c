@@ -28,7 +28,7 @@ int __wrap_access(const char *path, int mode)
 
 static char folder[SCRATCH_PATH], machine[2 * SCRATCH_PATH];
 
-/* Two GPUs, of which one is current at first: number 0. */
+/* Simulates two GPUs, of which number 0 is current at first. */
 static int begin(void **state)
 {
 	void *runtime = dlopen(EMULATED_RUNTIME, RTLD_NOW), *symbol;
@@ -115,7 +115,7 @@ CASE(choose__named__the_named_one)
 
 CASE(choose__no_gpu_or_one_card__in_turn_or_the_one)
 {
-	setenv("SLUICE_GPU", "auto", 1); /* nothing else says that this process uses one */
+	setenv("SLUICE_GPU", "auto", 1); /* there is no other sign that this process uses a GPU */
 	unsetenv("CUDA_VISIBLE_DEVICES");
 	unsetenv("SLURM_STEP_GPUS");
 	unsetenv("SLURM_JOB_GPUS");

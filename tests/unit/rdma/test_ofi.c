@@ -17,7 +17,7 @@ enum { BYTES = 8192, LOST_MS = 1000 };
 
 static const struct transport_ops *const ops = &ofi_transport;
 
-/* Stands in front of the C library's, for libfabric too. */
+/* Replaces the C library's function, also for libfabric. */
 static int connects;
 
 __attribute__((visibility("default"))) int connect(int fd, const struct sockaddr *address,
@@ -39,7 +39,7 @@ static struct transfer get_of(struct remote *from, const struct region *local, s
 
 /* ---- peers that end or stop ---------------------------------------------------------- */
 
-/* Serves until the parent ends it, or closes the socket. */
+/* Serves until the parent ends it or closes the socket. */
 static int wait_for_the_end(struct side *side)
 {
 	struct region *log = new_region(BYTES, REGION_READ);
@@ -52,7 +52,7 @@ static int wait_for_the_end(struct side *side)
 	return 0;
 }
 
-/* A get from a peer that does not answer ends with an error, and the peer is gone, once. */
+/* A get from a peer that does not answer ends with an error, and the peer is reported gone once. */
 static void loses_it(struct side *side, struct remote *from)
 {
 	struct region *local = new_region(BYTES, 0);
@@ -82,7 +82,7 @@ static void ends_by(int signal)
 	kill(child, signal);
 	if (signal == SIGKILL)
 		child_status(child);
-	else /* its threads may run on for a moment */
+	else /* its threads may continue for a moment */
 		CHECK(waitpid(child, NULL, WUNTRACED) == child);
 	loses_it(&side, theirs);
 	if (signal != SIGKILL) {
@@ -105,7 +105,7 @@ TEST(get__from_a_stopped_process__fails_and_the_peer_is_gone)
 	ends_by(SIGSTOP);
 }
 
-/* The child makes no call: its transport's own thread serves the get. */
+/* The child makes no call, so its transport's own thread must serve the get. */
 TEST(get__from_a_rank_that_computes__is_served)
 {
 	struct region *mine = new_region(BYTES, REGION_READ), *local = new_region(BYTES, 0);
@@ -143,7 +143,7 @@ TEST(close__after_the_peer_has_closed__does_not_connect_again_and_again)
 
 	theirs = swap_regions(&side, mine);
 	CHECK(child_status(child) == 0);
-	for (int i = 0; i < 100; i++) { /* libfabric sees the end of the connection */
+	for (int i = 0; i < 100; i++) { /* libfabric notices the end of the connection late */
 		struct event event;
 
 		CHECK(ops->poll(side.t, &event, 1) == 0);
@@ -173,7 +173,7 @@ static int serves_a_large_region(struct side *side)
 	return 0;
 }
 
-/* As after a failure, when a job closes its regions although peers still answer. */
+/* This happens after a failure, when a job closes its regions although peers still answer. */
 TEST(close__a_region_that_a_get_still_fills__does_no_harm)
 {
 	struct region *small = new_region(BYTES, REGION_READ), *local = new_region(LARGE_BYTES, 0);
@@ -196,7 +196,7 @@ TEST(close__a_region_that_a_get_still_fills__does_no_harm)
 	pair_end(&side, child);
 }
 
-/* Some releases of libfabric leave their descriptor readable for good once something came. */
+/* In some releases of libfabric the descriptor stays readable after an event has arrived. */
 TEST(arm__after_something_came__fd_is_not_readable_for_nothing)
 {
 	enum { TRIES = 1000 };
@@ -225,7 +225,7 @@ TEST(arm__after_something_came__fd_is_not_readable_for_nothing)
 
 /* ---- what keys permit ------------------------------------------------------------------ */
 
-/* The parent tries to write where it may not: nothing arrives. */
+/* The parent tries to write without permission: nothing must arrive. */
 static int offers_an_inbox(struct side *side)
 {
 	struct region *inbox = new_region(BYTES, REGION_WRITE),
@@ -243,7 +243,7 @@ static int offers_an_inbox(struct side *side)
 	return 0;
 }
 
-/* A peer that does not keep to what it was told of a region: it changes the descriptor. */
+/* Simulates a peer that violates the description of a region: it changes the descriptor. */
 static struct remote *forge(struct side *side, const struct region *mine, size_t at, uint32_t value)
 {
 	uint8_t bytes[REGION_DESCRIPTOR_BYTES], theirs[REGION_DESCRIPTOR_BYTES];
@@ -258,7 +258,8 @@ static struct remote *forge(struct side *side, const struct region *mine, size_t
 	return remote;
 }
 
-/* where: of what the peer keeps. Returns how the put, which is to be refused over there, ended. */
+/* at: the offset of the forged value in the descriptor. Returns the result of the put, which the
+ * other side must refuse. */
 static int forged_put(size_t at, uint32_t value, uint64_t offset, int second)
 {
 	struct region *mine = new_region(BYTES, REGION_READ | REGION_WRITE);

@@ -54,7 +54,7 @@ CASE(notice__before_bytes_of_an_earlier_put__waits_for_them)
 
 CASE(notice__of_32_bits__halves_arrive_in_any_order)
 {
-	take(COUNT_SAME, 3, 0x9999); /* its upper half comes with number 2 */
+	take(COUNT_SAME, 3, 0x9999); /* its upper half is sent with number 2 */
 	take(COUNT_HIGH, 2, 0xabcd);
 	take(COUNT_BYTES, 1, 0);
 	expect_none();
@@ -64,7 +64,7 @@ CASE(notice__of_32_bits__halves_arrive_in_any_order)
 	expect_none();
 }
 
-/* Blocks of shuffled numbers, through several turns of the 14 bits. */
+/* Shuffles the numbers in blocks, and lets the 14 bits wrap several times. */
 CASE(notices__of_100000_shuffled_puts__come_in_their_order)
 {
 	enum { BLOCK = COUNT_PLACES };
@@ -118,7 +118,7 @@ CASE(halves__that_do_not_fit__are_refused)
 	}
 }
 
-/* A peer may send any 32 bits. */
+/* A peer may send any 32-bit word. */
 CASE(words__at_random__are_taken_or_refused_without_harm)
 {
 	uint32_t imm, dice = 1;

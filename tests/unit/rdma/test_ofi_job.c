@@ -19,7 +19,7 @@ enum { RANKS = 2, COUNT = 300000, STEPS = 6 };
 
 struct run {
 	const char *recipe, *transport, *interface;
-	int apart; /* each rank in its namespace */
+	int apart; /* each rank has its own namespace */
 	uint64_t digest, shm_bytes, ofi_bytes;
 };
 
@@ -40,7 +40,7 @@ static void name_of(int rank, char name[32], pid_t pid)
 
 static int run_quietly(const char *command)
 {
-	const int status = system(command); /* NOLINT: fixed words and numbers */
+	const int status = system(command); /* NOLINT: only constant words and numbers */
 
 	return status == 0 ? 0 : -1;
 }
@@ -56,7 +56,7 @@ static void remove_namespaces(void)
 	}
 }
 
-/* Two networks with one cable between them. 0, or -1: they cannot be made here. */
+/* Makes two networks with one cable between them. Returns 0, or -1 if that is impossible here. */
 static int make_namespaces(void)
 {
 	char command[512], a[32], b[32];
@@ -72,7 +72,7 @@ static int make_namespaces(void)
 		a, b, a, b, a, b, a, b);
 	if (run_quietly(command))
 		return -1;
-	/* The kernel takes a while to see the cable, and libfabric takes no interface before. */
+	/* The kernel needs a while to bring the link up, and libfabric uses no interface before. */
 	snprintf(
 		command, sizeof(command),
 		"for i in $(seq 200); do ip -n %s -o link show v0 | grep -q 'state UP' && "
@@ -189,9 +189,9 @@ TEST_WITH(train__between_network_namespaces__same_bits_as_over_shm, NULL, tear_d
 	compare("", 1);
 }
 
-/* ---- where nobody named it -------------------------------------------------------- */
+/* ---- without SLUICE_TRANSPORT --------------------------------------------------------- */
 
-/* Four ranks on two nodes; on one node, where all four share a kernel. */
+/* Four ranks on two nodes, or on one node, where all four share a kernel. */
 enum { NODES_RANKS = 4 };
 
 static int libfabric_is_loaded(void)
@@ -227,7 +227,7 @@ TEST_IN_RANKS(init__default_on_two_nodes__shm_within_and_ofi_between_them, NODES
 	nodes_have_kernels = 1;
 	job = rank_join(NULL);
 	CHECK(libfabric_is_loaded());
-	/* Rank 0 says it for all. */
+	/* Rank 0 logs it for all. */
 	CHECK(log_saw(tcp_is_slow, "SLUICE_PROVIDER=", NULL, NULL) == (rank == 0));
 	CHECK_OK(sluice_region_open(job, sizeof(bytes), &region));
 	const uint64_t shm = bytes_over(job, "shm"), ofi = bytes_over(job, "ofi");
@@ -258,7 +258,7 @@ TEST_IN_RANKS(init__default_on_one_node__libfabric_is_not_loaded, NODES_RANKS)
 	return 0;
 }
 
-/* Rank 2 has no provider. Rank 3, beside it, would have one. */
+/* Rank 2 has no provider, while rank 3 on the same node would have one. */
 TEST_IN_RANKS(init__one_rank_has_no_provider__all_say_so, NODES_RANKS)
 {
 	const sluice_job_attr attr = { .size = sizeof(attr), .wait_timeout_ms = 60000 };
@@ -325,8 +325,8 @@ TEST(barrier__with_a_rank_that_was_killed__fails_naming_it)
 	assert_true(WIFSIGNALED(status[1]));
 }
 
-/* Asked in a child: libfabric keeps what it sees of interfaces when it is loaded, and a rank that
- * enters a namespace is to load it there. */
+/* Tested in a child: libfabric keeps the interfaces that it finds when it is loaded, and a rank
+ * must load it after entering its namespace. */
 static int ofi_opens(void)
 {
 	struct transport_config config = {

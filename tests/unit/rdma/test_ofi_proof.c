@@ -52,7 +52,7 @@ static int hand(struct exchange *x, int to, const uint8_t *message, uint8_t *ans
 	return rc;
 }
 
-/* Up to message number n: 1 HELLO, 2 CHALLENGE, 3 PROOF, 4 ACCEPT, 5 GREETING. */
+/* Exchanges messages up to number n: 1 HELLO, 2 CHALLENGE, 3 PROOF, 4 ACCEPT, 5 GREETING. */
 static void exchange_up_to(struct exchange *x, int n, uint8_t message[OFI_FRAME_BYTES])
 {
 	uint8_t next[OFI_FRAME_BYTES];
@@ -85,7 +85,7 @@ TEST(exchange__same_key__both_learn_the_greeting_of_the_other)
 		assert_memory_equal(got, &x.own[1 - i], sizeof(*got));
 		assert_int_equal(ofi_proofs_refused(x.side[i]), 0);
 	}
-	/* What is over is not begun again. */
+	/* A completed exchange cannot start again. */
 	assert_int_equal(ofi_proof_hello(x.side[CLIENT], SERVER, x.now_ns + SECOND_NS, none), 0);
 	close_exchange(&x);
 }
@@ -130,8 +130,8 @@ TEST(exchange__other_key__neither_side_comes_up)
 	close_exchange(&x);
 }
 
-/* Every bit of every message counts, but for what the receiver has no use for: the tag of a HELLO,
- * of which nothing is believed. */
+/* Every bit of every message matters, except those that the receiver does not use, such as the tag
+ * of a HELLO, whose content is not trusted. */
 TEST(message__any_bit_changed__nobody_comes_up_by_it)
 {
 	quiet_log();
@@ -144,8 +144,8 @@ TEST(message__any_bit_changed__nobody_comes_up_by_it)
 			open_exchange(&x, right);
 			exchange_up_to(&x, n, message);
 			message[bit / 8] ^= (uint8_t)(1 << bit % 8);
-			/* Another kind, or sender, may make it a HELLO; the answer to that is a
-			 * challenge, in which there is nothing to gain. */
+			/* With another kind or sender it may become a HELLO. The answer is a
+			 * challenge, with which nothing is gained. */
 			if (hand(&x, to, message, answer))
 				assert_int_equal(get_le32(answer + 4), 2);
 			assert_false(is_up(&x, to));
@@ -182,7 +182,7 @@ TEST(proof__replayed_to_another_run_of_the_server__is_refused)
 	exchange_up_to(&x, 3, message);
 	assert_int_equal(hand(&later, SERVER, message, answer), 0);
 	assert_int_equal(ofi_proofs_refused(later.side[SERVER]), 1);
-	/* Nor is it worth anything to the same one after a minute. */
+	/* It is also worthless to the same client after a minute. */
 	x.now_ns += 61ULL * SECOND_NS;
 	assert_int_equal(hand(&x, SERVER, message, answer), 0);
 	close_exchange(&x);
@@ -200,7 +200,7 @@ TEST(hello__unanswered__is_said_again_with_another_nonce)
 	x.now_ns += SECOND_NS;
 	assert_int_equal(ofi_proof_hello(x.side[CLIENT], SERVER, x.now_ns, second), 1);
 	assert_memory_not_equal(first, second, OFI_FRAME_BYTES);
-	/* The answer to the first is late: it is no longer what the client asked. */
+	/* The answer to the first hello comes late, and no longer matches the client's request. */
 	assert_int_equal(hand(&x, SERVER, first, answer), 1);
 	assert_int_equal(hand(&x, CLIENT, answer, first), 0);
 	assert_int_equal(hand(&x, SERVER, second, answer), 1);

@@ -43,11 +43,11 @@ struct pair {
 	int n[2];
 };
 static char logged[8192];
-static const char *provider; /* NULL: the best one */
+static const char *provider; /* NULL: the preferred one */
 static size_t bytes = BYTES;
 static int lost_ms = LOST_MS;
 
-/* No random numbers are to be had. */
+/* 1: random numbers are not available. */
 static int no_random;
 
 ssize_t __real_getrandom(void *to, size_t n, unsigned flags);
@@ -95,7 +95,7 @@ static int count(const struct pair *p, int side, enum event_kind kind)
 	return n;
 }
 
-/* 0, or -1 after many seconds. */
+/* Returns 0, or -1 after many seconds. */
 static int wait_for(struct pair *p, int side, enum event_kind kind, int n)
 {
 	const uint64_t until = now_ns() + (uint64_t)WAIT_MS * 1000000;
@@ -146,7 +146,7 @@ static int open_side(struct pair *p, int r, uint8_t *card, size_t *n)
 	return rc ? rc : ops->record(p->t[r], card, n);
 }
 
-/* 0, -1 after many seconds, or SLUICE_E*. What is open stays open until close_pair(). */
+/* Returns 0, -1 after many seconds, or SLUICE_E*. Open objects stay open until close_pair(). */
 static int open_pair(struct pair *p)
 {
 	uint8_t cards[2][TRANSPORT_RECORD_BYTES], descriptor[REGION_DESCRIPTOR_BYTES];
@@ -234,7 +234,7 @@ static void refused_with(const char *first, const char *second)
 	assert_null(fake_ofi_leak());
 }
 
-/* These come first: what was loaded stays. */
+/* These tests run first, because a loaded library stays loaded. */
 CASE(library__absent__says_what_to_install)
 {
 	fake_ofi.absent = 1;
@@ -278,7 +278,7 @@ CASE(choice__any_call_fails__nothing_or_all_is_chosen)
 		ofi_choice_end(&choice);
 		assert_null(fake_ofi_leak());
 	}
-	assert_true(failures >= 3); /* the hints, what is there, and what was chosen */
+	assert_true(failures >= 3); /* the hints, the available providers, and the choice */
 }
 
 static void allow_data(const char *value)
@@ -297,7 +297,7 @@ static const char *defect_now(void)
 	return text;
 }
 
-/* The card that local rank `local` takes, of those that the list allows. */
+/* Checks the card that local rank `local` takes from those that the list allows. */
 static void expect_card(const char *local, const char *list, const char *name)
 {
 	struct ofi_choice choice;
@@ -327,7 +327,7 @@ CASE(choice__four_cards__ranks_of_a_node_use_all)
 	expect_card("1", "cxi[2-3]", "cxi3");
 	fake_ofi_reset();
 	fake_ofi.nics = 4;
-	fake_ofi.provider = "tcp"; /* two addresses may not reach each other */
+	fake_ofi.provider = "tcp"; /* two addresses may not be able to reach each other */
 	fake_ofi.prov_version = FI_VERSION(122, 0);
 	fake_ofi.version = FI_VERSION(1, 22);
 	fake_ofi.mr_mode = 0;
@@ -373,7 +373,7 @@ CASE(choice__two_fabrics_of_efa__efa_unless_efa_direct_is_named)
 	expect_choice(NULL, "efa on fake0");
 	expect_choice("efa", "efa on fake0");
 	expect_choice("efa-direct", "efa-direct on fake0");
-	fake_ofi.n_faces = 1; /* efa-direct alone is not what "efa" names */
+	fake_ofi.n_faces = 1; /* efa-direct alone does not match "efa" */
 	assert_int_equal(ofi_choose("efa", NULL, &choice), SLUICE_ENOSUPP);
 	assert_non_null(strstr(sluice_last_error(), "it has: efa-direct"));
 	assert_int_equal(ofi_choose(NULL, NULL, &choice), SLUICE_ENOSUPP);
@@ -383,7 +383,7 @@ CASE(choice__two_fabrics_of_efa__efa_unless_efa_direct_is_named)
 	assert_null(fake_ofi_leak());
 }
 
-/* The layer of psm3 shows in the device only; every machine has the interface lo. */
+/* Only the device shows the layer below psm3. Every machine has the interface lo. */
 CASE(choice__psm3_on_a_network_interface__is_tcp_and_cautions)
 {
 	static const struct {
@@ -420,7 +420,7 @@ static void fill(struct pair *p, unsigned seed)
 		((uint8_t *)p->near->base)[i] = (uint8_t)(i * 31 + seed + i / 251);
 }
 
-/* At each notice all bytes of its put, and of those before it, are in place; a get brings them
+/* At each notice all bytes of its put and of earlier ones must be in place. A get reads them
  * back. */
 static void move_all(struct pair *p)
 {
@@ -468,7 +468,7 @@ CASE(net__notices_of_8_bytes__all_bytes_before_each_notice)
 
 static const char *const efa_names[] = { "efa", "efa-direct" };
 
-/* Neither fabric keeps an order, and puts complete before they are in place. */
+/* Neither fabric keeps an order, and puts complete before they are placed. */
 CASE(efa__4_bytes_no_order_completed_too_early__all_bytes_before_each_notice)
 {
 	for (int i = 0; i < 2; i++) {
@@ -481,7 +481,7 @@ CASE(efa__4_bytes_no_order_completed_too_early__all_bytes_before_each_notice)
 	}
 }
 
-/* All that the numbers rely on: a card tells of a put after its own bytes. */
+/* The count numbers rely on one property only: a card reports a put after the put's own bytes. */
 CASE(efa__notice_before_its_own_bytes__is_found_by_these_tests)
 {
 	struct pair p;
@@ -496,7 +496,7 @@ CASE(efa__notice_before_its_own_bytes__is_found_by_these_tests)
 	check_closed(&p);
 }
 
-/* A put that is stuck holds up the notices behind it. */
+/* Notices must wait for an earlier put that is stuck. */
 CASE(efa__immediates_of_many_kinds__come_whole_and_in_order)
 {
 	static const uint32_t imms[] = { 0,          1,          0x10000,    0x1ffff, 0xffffffff,
@@ -525,7 +525,7 @@ CASE(efa__immediates_of_many_kinds__come_whole_and_in_order)
 	check_closed(&p);
 }
 
-/* The first put is neither acknowledged nor in place for long, and all after it are. */
+/* The first put is not acknowledged or placed for a long time, but all later ones are. */
 CASE(efa__put_that_is_stuck__sender_stays_near_it)
 {
 	enum { PUTS = FLOW_TRANSFERS - 2, PIECES = 5 };
@@ -548,7 +548,7 @@ CASE(efa__put_that_is_stuck__sender_stays_near_it)
 	lost_ms = LOST_MS;
 }
 
-/* The receiver polls late: what finds no room in its queue waits. */
+/* The receiver polls late, so notices without room in its queue must wait. */
 CASE(efa__more_notices_than_the_queue_holds__wait_and_come_in_order)
 {
 	enum { NOTICES = 3000, IDLE_MS = 300 };
@@ -610,13 +610,14 @@ CASE(efa__notices_that_get_lost__is_refused_with_a_remedy)
 	assert_null(fake_ofi_leak());
 }
 
-/* Sluice sets the variable when it loads libfabric, which it does once in a process. */
+/* Sluice sets the variable when it loads libfabric, which happens once in a process. */
 CASE(cxi__keys_of_the_provider_and_data_by_writedata__all_bytes_before_each_notice)
 {
 	fake_ofi_plays_cxi(0);
 	allow_data("1");
 	check_moves(0);
-	assert_int_equal(fake_ofi_counts.early, 0); /* writedata() completes by the endpoint's flags */
+	assert_int_equal(fake_ofi_counts.early,
+			 0); /* writedata() completes by the endpoint's flags */
 }
 
 CASE(cxi__data_forbidden__random_keys_and_messages)
@@ -646,7 +647,7 @@ CASE(opx__no_descriptor__all_bytes_before_each_notice)
 	check_moves(0);
 }
 
-/* What is under way towards a peer that does not answer yet. */
+/* Returns the bytes in flight to a peer that does not answer yet. */
 static uint64_t under_way(struct pair *p, enum transfer_kind kind)
 {
 	uint64_t most;
@@ -668,7 +669,7 @@ static uint64_t under_way(struct pair *p, enum transfer_kind kind)
 	return most;
 }
 
-/* Small messages and gets share one stream with them, and no answer has shown the rate yet. */
+/* They share a stream with small messages and gets, and no answer has shown the rate yet. */
 CASE(net__large_put_and_get__two_short_pieces_of_each_are_under_way)
 {
 	struct pair p;
@@ -691,7 +692,7 @@ CASE(opx__large_get__all_of_it_is_under_way)
 
 /* ---- device memory ---------------------------------------------------------------------- */
 
-/* Host memory that only a registration of device memory may be used for. */
+/* Host memory that may only be used through a registration as device memory. */
 static uint8_t on_device[WALK_BYTES];
 
 static const struct memory device_memory = {
@@ -722,7 +723,7 @@ static int put_device(struct pair *p, const struct region *device)
 
 static void play_tcp_with_device_memory(void)
 {
-	fake_ofi_reset(); /* it could copy it; so can this library */
+	fake_ofi_reset(); /* this provider can copy device memory, and so can the fake */
 	fake_ofi.hmem = HMEM_READS;
 }
 
@@ -742,7 +743,7 @@ CASE(device_memory__of_providers_that_read_it__is_put_from_where_it_is)
 		if (i == 0)
 			fake_ofi_plays_efa();
 		else if (i == 1)
-			fake_ofi_plays_cxi(1); /* by messages, so that no other trial was made */
+			fake_ofi_plays_cxi(1); /* uses messages, so that there was no other trial */
 		else
 			fake_ofi_plays_opx();
 		fake_ofi.hmem = HMEM_READS;
@@ -752,7 +753,7 @@ CASE(device_memory__of_providers_that_read_it__is_put_from_where_it_is)
 		assert_int_equal(ops->prepare(p.e[0], NULL, NULL, 0), 1);
 		assert_int_equal(ops->prepare(p.e[0], device, device->base, device->bytes), 1);
 		assert_int_equal(ops->prepare(p.e[0], device, device->base, device->bytes), 1);
-		for (size_t b = 0; b < sizeof(on_device); b++) /* as it was */
+		for (size_t b = 0; b < sizeof(on_device); b++) /* unchanged */
 			assert_int_equal(on_device[b], (uint8_t)(b * 7 + 3));
 		assert_int_equal(put_device(&p, device), 0);
 		assert_int_equal(wait_for(&p, 1, EVENT_IMM, count(&p, 1, EVENT_IMM) + 1), 0);
@@ -796,7 +797,8 @@ CASE(device_memory__not_registered_or_dead__is_not_used)
 	}
 }
 
-/* The trial's put stays under way: it is told as refused, and may end whenever it does. */
+/* The trial's put stays in flight: the memory is reported as refused, and the put may end at any
+ * time. */
 CASE(device_memory__trial_does_not_end__is_not_used_and_nothing_breaks)
 {
 	struct region *device;
@@ -819,13 +821,13 @@ CASE(notices__that_get_lost__messages_follow)
 {
 	fake_ofi_plays_opx();
 	fake_ofi.drops_notices = 1;
-	/* The fake counts what it drops, at the trial only. */
+	/* The fake counts the dropped notices, which are only those of the trial. */
 	check_moves(1);
 	assert_non_null(strstr(logged, "did not arrive"));
 }
 
-/* The trial's put ends after the trial gave up on it: it is nobody's transfer, and no stranger's.
- */
+/* The trial's put ends after the trial was given up. It must not count as a transfer, nor as one of
+ * an unknown peer. */
 CASE(trial__that_ends_late__is_forgotten)
 {
 	struct pair p;
@@ -888,7 +890,7 @@ CASE(put__completion_with_an_error__peer_is_gone_with_the_reason)
 	check_closed(&p);
 }
 
-/* libfabric makes the connection again, and what the kernel had taken is gone. */
+/* libfabric reconnects, but the bytes that the kernel had accepted are lost. */
 CASE(put__lost_with_its_connection__peer_is_gone_with_the_reason)
 {
 	for (int notifies = 0; notifies < 2; notifies++) {
@@ -960,7 +962,7 @@ CASE(describe__no_random_key__says_that_and_not_what_libfabric_would)
 
 /* ---- the walk -------------------------------------------------------------------------- */
 
-/* Device memory is found to be of use or not, whichever call fails. */
+/* Whichever call fails, device memory must be found to be usable or not. */
 static int live_device(struct pair *p)
 {
 	struct region *device = open_device();

@@ -24,7 +24,7 @@ static size_t page(void)
 	return (size_t)sysconf(_SC_PAGESIZE);
 }
 
-/* As a peer would: the same file by another open. */
+/* Opens the same file again, like a peer. */
 static int open_anew(const struct region *region, int flags)
 {
 	char path[64];
@@ -114,7 +114,7 @@ TEST(read_region__peer_wants_to_write__kernel_refuses)
 	assert_int_equal(pwrite(fd, "x", 1, 4096), -1);
 	assert_int_equal(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096), -1);
 	close(fd);
-	((uint8_t *)region->base)[0] = 1; /* the owner may */
+	((uint8_t *)region->base)[0] = 1; /* the owner may write */
 	region_close(&region);
 	assert_int_equal(region_open(8192, 0, "staging", &region), 0);
 	assert_int_equal(region->fd, -1); /* no peer can open it */
@@ -146,7 +146,7 @@ TEST(region__forked_child__has_no_mapping_and_no_fd_after_exec)
 	assert_true(fcntl(region->fd, F_GETFD) & FD_CLOEXEC);
 	child = fork();
 	assert_true(child >= 0);
-	if (child == 0) /* ENOMEM: nothing is mapped there */
+	if (child == 0) /* fails with ENOMEM if nothing is mapped there */
 		_exit(msync(region->base, page(), MS_ASYNC) == -1 && errno == ENOMEM ? 0 : 1);
 	status = child_status(child);
 	assert_int_equal(status, 0);
@@ -180,7 +180,7 @@ TEST(open__resource_limit_reached__is_ENOMEM_with_the_remedy)
 		_exit(open_under_limit(RLIMIT_NOFILE, 0, "ulimit -n"));
 	assert_int_equal(child_status(child), 0);
 	child = fork();
-	if (child == 0) /* SIGXFSZ would kill it */
+	if (child == 0) /* SIGXFSZ would otherwise kill the child */
 		_exit(open_under_limit(RLIMIT_FSIZE, 65536, "ulimit -f"));
 	assert_int_equal(child_status(child), 0);
 }

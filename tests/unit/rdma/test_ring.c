@@ -34,7 +34,7 @@ TEST(offset__any_sequence__is_its_slot)
 	assert_int_equal(ring_offset(4, 100, 4), 0);
 	assert_int_equal(ring_offset(4, 100, 7), 300);
 	assert_int_equal(ring_offset(1, 100, 7), 0);
-	/* 64 bits all the way */
+	/* All 64 bits count. */
 	assert_true(ring_offset(4, (size_t)1 << 40, UINT64_MAX) == (uint64_t)3 << 40);
 }
 
@@ -103,12 +103,12 @@ static uint64_t draw(uint64_t below)
 	return (random_state >> 33) % below;
 }
 
-/* The model keeps every slot's content and whether it was read, and notices on their way. */
+/* The model keeps the content of each slot, whether it was read, and the notices in flight. */
 struct model {
 	uint64_t slot[MAX_DEPTH]; /* sequence number in it; 0 none */
 	int unread[MAX_DEPTH];
 	uint64_t written, read, acknowledged;
-	uint64_t notices[MAX_NOTICES]; /* sent, not yet arrived */
+	uint64_t notices[MAX_NOTICES]; /* sent but not yet arrived */
 	unsigned n_notices;
 };
 
@@ -121,7 +121,7 @@ static void step_writer(struct model *m, struct ring_writer *w)
 	assert_int_equal(ring_writer_free(w) != 0, model_free);
 	if (!model_free)
 		return;
-	assert_false(m->unread[at]); /* never over a message that was not read */
+	assert_false(m->unread[at]); /* never overwrites an unread message */
 	assert_int_equal(ring_writer_advance(w), seq);
 	m->slot[at] = seq;
 	m->unread[at] = 1;
@@ -198,7 +198,7 @@ TEST(ring__a_million_random_moves__agree_with_the_model)
 		}
 		messages += m.read;
 	}
-	assert_true(messages > SCHEDULES); /* the schedules did move something */
+	assert_true(messages > SCHEDULES); /* the schedules have moved messages */
 }
 
 int main(void)

@@ -15,7 +15,7 @@ enum { DEPTH = 4, BYTES = 10000 };
 struct own {
 	struct transport *t;
 	struct endpoint *e;
-	struct region *inbox, *log, *local; /* peers write, peers read, staging */
+	struct region *inbox, *log, *local; /* peers write, peers read, staging memory */
 	struct remote *to_inbox, *to_log;
 };
 
@@ -230,7 +230,7 @@ CASE(remote_open__damaged_descriptor__is_EWIRE)
 	}
 }
 
-/* With a CRC that agrees, so that the checks behind it are reached. */
+/* Makes the CRC match, so that the later checks are reached. */
 static int open_forged(struct own *own, size_t at, uint32_t value)
 {
 	uint8_t bytes[REGION_DESCRIPTOR_BYTES];
@@ -251,14 +251,16 @@ CASE(remote_open__forged_descriptor__is_refused)
 	assert_int_equal(open_forged(own, 4, 0), SLUICE_EWIRE);
 	assert_int_equal(open_forged(own, 4, 8), SLUICE_EWIRE);
 	assert_int_equal(open_forged(own, 8, 1), SLUICE_EWIRE);           /* pid */
-	assert_int_equal(open_forged(own, 12, 0x7fffffff), SLUICE_EPEER); /* no such file */
-	assert_int_equal(open_forged(own, 12, 0), SLUICE_EPEER);          /* stdin is no region */
+	assert_int_equal(open_forged(own, 12, 0x7fffffff), SLUICE_EPEER); /* no file has this
+									     number */
+	assert_int_equal(open_forged(own, 12, 0), SLUICE_EPEER);          /* stdin is not a
+									     region */
 	assert_int_equal(open_forged(own, 12, (uint32_t)own->inbox->fd), SLUICE_EPEER);
 	assert_int_equal(open_forged(own, 16, BYTES + 1),
 			 SLUICE_EPEER); /* bytes, in the last page */
 	assert_int_equal(open_forged(own, 16, 100 * BYTES), SLUICE_EPEER);
 	assert_int_equal(open_forged(own, 16, 0), SLUICE_EWIRE);
-	assert_int_equal(open_forged(own, 20, 0xffffffff), SLUICE_EWIRE); /* 2^64 of them */
+	assert_int_equal(open_forged(own, 20, 0xffffffff), SLUICE_EWIRE); /* has 2^64 bytes */
 	assert_int_equal(open_forged(own, 24, 99), SLUICE_EPEER);         /* nonce */
 	assert_int_equal(open_forged(own, 40, 1), SLUICE_EWIRE);          /* must be zero */
 }
@@ -272,14 +274,15 @@ CASE(remote_open__region_closed_since__is_EPEER)
 	assert_int_equal(region_open(BYTES, REGION_READ, "old", &old), 0);
 	assert_int_equal(ops->describe(own->e, old, descriptor), 0);
 	region_close(&old);
-	/* the file number goes to the next one */
+	/* the next file gets the same number */
 	assert_int_equal(region_open(BYTES, REGION_READ, "young", &young), 0);
 	assert_int_equal(ops->remote_open(own->e, descriptor, &remote), SLUICE_EPEER);
 	assert_null(remote);
 	region_close(&young);
 }
 
-/* All as described, but its owner could truncate it under our mapping: no region of ours. */
+/* The descriptor is right, but the owner could truncate the file while it is mapped, so it is not a
+ * region of ours. */
 CASE(remote_open__file_without_seals__is_EPEER)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -295,7 +298,8 @@ CASE(remote_open__file_without_seals__is_EPEER)
 	assert_int_equal(ops->remote_open(own->e, descriptor, &remote), SLUICE_EPEER);
 	assert_null(remote);
 	assert_int_equal(fcntl(fake.fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW), 0);
-	assert_int_equal(ops->remote_open(own->e, descriptor, &remote), 0); /* it was that alone */
+	assert_int_equal(ops->remote_open(own->e, descriptor, &remote), 0); /* the change was the
+									       only reason */
 	ops->remote_close(&remote);
 	close(fake.fd);
 }
@@ -342,7 +346,8 @@ TEST(connect__other_rank_or_changed_card__is_refused)
 	assert_null(e);
 	assert_int_equal(ops->connect(t, 1, record, len, &e), 0);
 	assert_int_equal(ops->connect(t, 1, record, len, &e), SLUICE_EINVAL);
-	assert_int_equal(ops->control(e, &control), SLUICE_EINVAL); /* opened without one */
+	assert_int_equal(ops->control(e, &control), SLUICE_EINVAL); /* the transport was opened
+								       without one */
 	assert_null(control);
 	ops->close(&t);
 	assert_null(t);

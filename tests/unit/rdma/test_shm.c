@@ -67,7 +67,7 @@ FRESH(notify__ring_full__is_EAGAIN_and_nothing_is_copied)
 	*(uint8_t *)trio->local->base = 9;
 	assert_int_equal(ops->post(trio->to_0[1], &x), SLUICE_EAGAIN);
 	assert_int_equal(((uint8_t *)trio->inbox->base)[100], 0);
-	post_now(trio->to_0[2], notify(trio, 2, 5)); /* the other sender's ring is its own */
+	post_now(trio->to_0[2], notify(trio, 2, 5)); /* the other sender has its own ring */
 	for (i = 0; i < CAPACITY; i++) {
 		do
 			assert_int_equal(ops->poll(trio->t[0], &event, 1), 1);
@@ -127,7 +127,7 @@ FRESH(get__quiet__is_filled_without_an_event)
 	assert_int_equal(trio->t[1]->counters.gets, 1);
 }
 
-/* ---- what is left behind --------------------------------------------------- */
+/* ---- leftovers ------------------------------------------------------------- */
 
 TEST(close__after_use__leaves_no_file_and_no_mapping)
 {
@@ -139,11 +139,11 @@ TEST(close__after_use__leaves_no_file_and_no_mapping)
 	trio_close(&trio);
 	assert_int_equal(open_files(), files);
 	assert_int_equal(mappings_of("memfd:sluice-"), 0);
-	ops->close(&((struct trio *)trio)->t[0]); /* NULL by now */
+	ops->close(&((struct trio *)trio)->t[0]); /* already NULL */
 }
 
-/* Opens two ranks and connects them with at most so many more files; 1 if all of it worked, 0 if
- * one step failed properly, -1 if not. */
+/* Opens two ranks and connects them with at most `more` further files. Returns 1 if everything
+ * worked, 0 if a step failed properly, otherwise -1. */
 static int connect_with_files(int more)
 {
 	struct transport *t[2] = { NULL, NULL };
@@ -156,7 +156,7 @@ static int connect_with_files(int more)
 	if (getrlimit(RLIMIT_NOFILE, &old) < 0)
 		return -1;
 	low = old;
-	low.rlim_cur = (rlim_t)(dup(0) + more); /* dup: the lowest free number */
+	low.rlim_cur = (rlim_t)(dup(0) + more); /* dup() returns the lowest free number */
 	close((int)low.rlim_cur - more);
 	setrlimit(RLIMIT_NOFILE, &low);
 	for (r = 0; r < 2 && rc == 0; r++) {

@@ -100,7 +100,7 @@ TEST(peer__killed__last_words_come_first_then_gone_once)
 	CHECK(event.peer == 1);
 	CHECK(strcmp(event.text, "its process ended") == 0);
 	CHECK(gone_within(&side, 30) == 0);
-	/* No busy sleeping on the dead, and no use of them. */
+	/* After a peer's death, the fd must not stay readable and the peer must not be used. */
 	CHECK(ops->arm(side.t) == 0);
 	CHECK(!readable(ops->fd(side.t), 0));
 	ops->disarm(side.t);
@@ -130,11 +130,11 @@ TEST(peer__killed_while_we_sleep__wakes)
 
 	child = pair_start(&side, 8, is_killed_later);
 	meet(&side);
-	do { /* without a pidfd the sleep may end before the peer does */
+	do { /* without a pidfd the sleep may end before the peer */
 		CHECK(ops->arm(side.t) == 0);
 		CHECK(readable(ops->fd(side.t), DEADLINE_MS));
 		ops->disarm(side.t);
-	} while (ops->poll(side.t, &event, 1) == 0); /* one poll: disarm asks for a look */
+	} while (ops->poll(side.t, &event, 1) == 0); /* polls once, as disarm() requires */
 	CHECK(event.kind == EVENT_GONE);
 	CHECK(ops->poll(side.t, &event, 1) == 0);
 	CHECK(WTERMSIG(child_status(child)) == SIGKILL);
@@ -160,7 +160,7 @@ TEST(peer__killed_while_we_poll__is_noticed)
 
 enum { NO_SECCOMP = 77 };
 
-/* As on an older kernel: pidfd_open(2) answers ENOSYS. */
+/* Makes pidfd_open(2) fail with ENOSYS, as on an older kernel. */
 static void forbid_pidfd_open(void)
 {
 	struct sock_filter code[] = {
@@ -187,7 +187,7 @@ TEST(peer__killed_and_no_pidfd_open__is_noticed_asleep_and_polling)
 		forbid_pidfd_open();
 		peer__killed_while_we_sleep__wakes(state);
 		peer__killed_while_we_poll__is_noticed(state);
-		CHECK(quiet_log() == 2); /* and the user was told, once for each transport */
+		CHECK(quiet_log() == 2); /* the user was told once for each transport */
 		_exit(0);
 	}
 	status = child_status(sandboxed);
@@ -222,8 +222,8 @@ TEST(notify__receiver_died_asleep__gives_no_SIGPIPE)
 	to = swap_regions(&side, local);
 	meet(&side);
 	end_child(child);
-	/* Its death was not polled yet, its flag still says that it sleeps: this writes to its
-	 * pipe. */
+	/* The death was not polled yet, and the dead peer's flag still says that it sleeps: this
+	 * post writes to its pipe. */
 	post_now(side.e, transfer(TRANSFER_PUT_NOTIFY, to, 0, local, 4096));
 	post_now(side.e, transfer(TRANSFER_PUT_NOTIFY, to, 0, local, 4096));
 	CHECK(next_event(side.t).kind == EVENT_GONE);
@@ -234,7 +234,7 @@ TEST(notify__receiver_died_asleep__gives_no_SIGPIPE)
 
 static int leaves(struct side *side)
 {
-	static struct region *mine; /* static: it is meant to stay open */
+	static struct region *mine; /* static, because it stays open */
 	struct remote *theirs;
 
 	mine = new_region(4096, REGION_READ);
@@ -243,7 +243,7 @@ static int leaves(struct side *side)
 	ops->remote_close(&theirs);
 	meet(side);
 	meet(side);
-	return 0; /* with the region open: exit must do */
+	return 0; /* the region is open: exit must clean up */
 }
 
 TEST(peer__ended__its_memory_stays_until_closed)
@@ -338,7 +338,7 @@ TEST(watch__descriptor_that_epoll_refuses__rank_is_named)
 	close(fd);
 }
 
-/* Starts a process whose clock since boot is 1000 s ahead; *who is how it identifies itself. 0:
+/* Starts a process whose boot-time clock is 1000 s ahead; *who receives its identity. Returns 0 if
  * that is not permitted here. */
 static int start_in_other_time(struct process *who, pid_t *child, int *hold)
 {
@@ -356,11 +356,12 @@ static int start_in_other_time(struct process *who, pid_t *child, int *hold)
 		if (fd < 0 || write(fd, ahead, strlen(ahead)) < 0)
 			_exit(0);
 		close(fd);
-		const pid_t other = fork(); /* children are in the new namespace */
+		const pid_t other = fork(); /* children are in the new time namespace */
 		if (other == 0) {
 			const int told = !process_identify(who) &&
 					 write(ends[1], who, sizeof *who) > 0;
-			_exit(told && read(held[0], &end, 1) < 0); /* when the test is over */
+			_exit(told && read(held[0], &end, 1) < 0); /* waits for the end of the
+								      test */
 		}
 		waitpid(other, NULL, 0);
 		_exit(0);

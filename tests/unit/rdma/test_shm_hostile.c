@@ -25,7 +25,7 @@ FRESH(connect__own_rank_outside_or_twice__is_EINVAL)
 	assert_null(e);
 }
 
-/* Rank 1 tries to connect to rank 2 by what is left of rank 2's record after a change. */
+/* Rank 1 tries to connect to rank 2 with a changed or shortened record of rank 2. */
 static int connect_by(struct trio *trio, const uint8_t *record, size_t len)
 {
 	struct endpoint *e = NULL;
@@ -51,10 +51,10 @@ FRESH(connect__damaged_or_short_card__is_EWIRE)
 		bad[i / 8] ^= (uint8_t)(1 << i % 8);
 		assert_int_equal(connect_by(trio, bad, len), SLUICE_EWIRE);
 	}
-	connect_to(trio->t[1], trio->t[2], 2); /* and the good one still does */
+	connect_to(trio->t[1], trio->t[2], 2); /* the unchanged record still works */
 }
 
-/* One field changed and the CRCs made to agree. */
+/* Changes one field and makes the CRCs match. */
 static int connect_forged(struct trio *trio, size_t at, uint32_t value)
 {
 	uint8_t record[TRANSPORT_RECORD_BYTES];
@@ -73,9 +73,9 @@ FRESH(connect__forged_card__is_refused)
 
 	assert_int_equal(connect_forged(trio, 4, 1), SLUICE_EWIRE);         /* rank */
 	assert_int_equal(connect_forged(trio, 8, RANKS + 1), SLUICE_EWIRE); /* size */
-	assert_int_equal(connect_forged(trio, 12, pid + 1),
-			 SLUICE_EWIRE);                              /* pid, not the mailbox's */
-	assert_int_equal(connect_forged(trio, 20, 0), SLUICE_EWIRE); /* capacity */
+	assert_int_equal(connect_forged(trio, 12, pid + 1), SLUICE_EWIRE); /* the pid is not that of
+									      the mailbox */
+	assert_int_equal(connect_forged(trio, 20, 0), SLUICE_EWIRE);       /* capacity */
 	assert_int_equal(connect_forged(trio, 20, 7), SLUICE_EWIRE);
 	assert_int_equal(connect_forged(trio, 20, CAPACITY * 4), SLUICE_EWIRE);
 	assert_int_equal(connect_forged(trio, 20, 1u << 31), SLUICE_EWIRE);
@@ -119,7 +119,7 @@ FRESH(remote_open__forged_descriptor__is_refused)
 	assert_int_equal(open_forged(trio, 12, (uint32_t)trio->inbox->fd), SLUICE_EPEER);
 	assert_int_equal(open_forged(trio, 12, (uint32_t)ops->fd(trio->t[0])), SLUICE_EDEVICE);
 	assert_int_equal(open_forged(trio, 16, BYTES - 1), SLUICE_EPEER);
-	assert_int_equal(open_forged(trio, 20, 1), SLUICE_EPEER); /* 4 GiB more */
+	assert_int_equal(open_forged(trio, 20, 1), SLUICE_EPEER); /* 4 GiB longer */
 	assert_int_equal(open_forged(trio, 24, 1), SLUICE_EPEER);
 	assert_non_null(strstr(sluice_last_error(), "nonce"));
 }
@@ -144,14 +144,14 @@ FRESH(control__of_a_peer__is_reached_by_the_card_alone)
 	post_now(trio->to_0[1], x);
 	assert_true(filled((uint8_t *)trio->inbox->base + 30, 8, 4));
 	ops->remote_close(&control);
-	/* rank 1 has none */
+	/* Rank 1 has no control region. */
 	assert_int_equal(ops->control(trio->from_0[1], &control), SLUICE_EWIRE);
 	assert_null(control);
 }
 
 /* ---- a hostile mailbox ----------------------------------------------------- */
 
-/* The ring in rank 0's mailbox that rank 1 writes, mapped as rank 1 maps it. */
+/* Returns the ring in rank 0's mailbox that rank 1 writes, as mapped by rank 1. */
 static struct mailbox_ring *ring_of_rank_1(struct trio *trio)
 {
 	uint8_t bytes[TRANSPORT_RECORD_BYTES];
@@ -166,7 +166,7 @@ static struct mailbox_ring *ring_of_rank_1(struct trio *trio)
 	return mailbox_ring(base, 1, record.capacity);
 }
 
-/* A line with the head, then the entries: see mailbox.c. */
+/* The head has its own cache line before the entries: see mailbox.c. */
 static uint64_t *head_of(struct mailbox_ring *ring)
 {
 	return (uint64_t *)(void *)ring;
@@ -231,7 +231,7 @@ FRESH(notify__receiver_position_impossible__is_EWIRE)
 	assert_int_equal(ops->post(trio->to_0[1], &x), SLUICE_EWIRE);
 }
 
-/* 2^32 rounds later their numbers wrap. */
+/* The round numbers of the entries wrap after 2^32 rounds. */
 TEST(mailbox__rounds_wrap__keeps_order)
 {
 	static uint8_t memory[4096] __attribute__((aligned(64)));
@@ -247,7 +247,7 @@ TEST(mailbox__rounds_wrap__keeps_order)
 	w.head_seen = *head_of(ring) = 4 * (uint64_t)(UINT32_MAX - 3);
 	mailbox_move(&w.at, w.head_seen);
 	mailbox_move(&r.at, w.head_seen);
-	for (i = 0; i < 4; i++) /* of the round before */
+	for (i = 0; i < 4; i++) /* from the previous round */
 		*entry_of(ring, i) = (uint64_t)(UINT32_MAX - 3) << 32;
 	for (i = 0; i < 100; i++) {
 		assert_int_equal(mailbox_waiting(&r), i > 0);

@@ -15,12 +15,12 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-/* They have the parameters of those that they stand for. */
+/* The functions must have the parameters of the functions that they replace. */
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 
 enum { MAX_BYTES = 1 << 20 };
 
-/* Through the kernel each takes a hundred times as long. */
+/* Through the kernel each message takes a hundred times as long. */
 static uint32_t messages = 100000, rounds = 5000;
 
 static const struct transport_ops *const ops = &shm_transport;
@@ -47,7 +47,7 @@ static size_t nth_size(uint32_t i)
 	return scramble(i) % MAX_BYTES;
 }
 
-/* Each side puts to the other, checks what came, and reads back what the other has to offer. */
+/* Each side puts to the other, checks what arrived, and reads the other's region back. */
 static int all_sizes(struct side *side)
 {
 	struct region *inbox = new_region(MAX_BYTES, REGION_WRITE);
@@ -103,7 +103,7 @@ static void put_notify_get__sizes_0_to_1_MiB__arrive_intact(void **state)
 
 enum { SLOTS = 16, SLOT_BYTES = 256, CREDIT = 1u << 31 };
 
-/* Message seq: a length byte, then that many bytes made from seq. */
+/* Message seq has a length byte and then that many bytes derived from seq. */
 static size_t make_message(uint8_t *slot, uint64_t seq, int rank)
 {
 	size_t n = scramble(seq) % (SLOT_BYTES - 1);
@@ -126,7 +126,7 @@ struct traffic {
 	struct remote *to;
 	struct ring_writer writer;
 	struct ring_reader reader;
-	uint64_t told; /* consumed_seq that the other side was told last */
+	uint64_t told; /* the last consumed_seq sent to the other side */
 	int full;      /* the last post found no room */
 };
 
@@ -204,7 +204,7 @@ static int stress(struct side *side)
 		idle = moved ? 0 : idle + 1;
 		if (idle < 50)
 			continue;
-		/* Room in a full ring is no event: do not sleep long for it. */
+		/* Room in a full ring makes no event, so this must not sleep long for it. */
 		if (!pair_ops->arm(side->t)) {
 			int woken = readable(pair_ops->fd(side->t), f.full ? 1 : DEADLINE_MS);
 
@@ -232,7 +232,7 @@ static void stress__both_directions_many_messages__in_order_and_intact(void **st
 
 /* ---- sleeping -------------------------------------------------------------- */
 
-/* Never polls twice without having slept: a lost wake-up ends in the deadline. */
+/* Never polls twice without a sleep in between, so that a lost wake-up reaches the deadline. */
 static void sleep_for(struct side *side, uint32_t imm)
 {
 	struct event event;
@@ -330,7 +330,7 @@ static void read_region__peer_process_wants_to_write__transport_and_kernel_refus
 	pair_end(&side, child);
 }
 
-/* As another user, with the record of a process of root. */
+/* Connects as another user, with the record of a process of root. */
 static int connect_as_nobody(const uint8_t *record, size_t len)
 {
 	struct transport_config config = { .rank = 1, .size = 2, .queue_depth = 1 };
@@ -383,7 +383,7 @@ static void fork__with_an_open_transport__child_exits_and_does_no_harm(void **st
 }
 
 #ifdef HAVE_LIBFABRIC
-/* 0 and a word why: the library may lack here, as it is loaded when it is used. */
+/* Returns 0 and a reason if libfabric, which is loaded at its first use, is missing here. */
 static int ofi_opens(void)
 {
 	struct transport_config config = {

@@ -14,7 +14,7 @@ FRESH(arm__imm_or_done_there__does_not_sleep)
 	ops->disarm(trio->t[0]);
 	post_now(trio->to_0[1], notify(trio, 1, 1));
 	assert_int_equal(ops->arm(trio->t[0]), 1);
-	assert_false(readable(ops->fd(trio->t[0]), 0)); /* nobody slept: no byte was written */
+	assert_false(readable(ops->fd(trio->t[0]), 0)); /* no rank slept, so no byte was written */
 	assert_int_equal(ops->poll(trio->t[0], &event, 1), 1);
 	assert_int_equal(ops->arm(trio->t[0]), 0);
 	ops->disarm(trio->t[0]);
@@ -75,7 +75,7 @@ FRESH(wake__armed_or_not_and_often__fd_readable_until_disarm)
 {
 	int fd = ops->fd(trio->t[0]), i;
 
-	for (i = 0; i < 100000; i++) /* more than a pipe holds: must not block */
+	for (i = 0; i < 100000; i++) /* more than fits into a pipe: must not block */
 		ops->wake(trio->t[0]);
 	assert_int_equal(ops->arm(trio->t[0]), 0);
 	assert_true(readable(fd, 0));

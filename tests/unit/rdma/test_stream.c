@@ -13,7 +13,7 @@ static const struct stream_limits limits = { .piece_bytes = PIECE,
 					     .least = 2,
 					     .most = MOST,
 					     .wait_ns = 5000000 };
-/* Those of the transport over TCP. */
+/* The limits of the transport over TCP. */
 static const struct stream_limits shrinking = { .piece_bytes = PIECE,
 						.least_bytes = LEAST,
 						.begin = 2,
@@ -22,13 +22,13 @@ static const struct stream_limits shrinking = { .piece_bytes = PIECE,
 						.wait_ns = 5000000 };
 
 struct link {
-	double bits, way_s; /* way_s: there and back */
+	double bits, way_s; /* way_s: the round trip */
 	double used, most_wait_s;
 };
 
-/* Sends pieces one after another through the link, as many at a time as the stream says. used: the
- * share of the rate; most_wait_s: the longest that a piece waited behind others. known: a small
- * transfer has shown the round trip before. */
+/* Sends pieces one after another through the link, as many at a time as the stream allows. used:
+ * the used share of the rate; most_wait_s: the longest time that a piece waited behind others.
+ * known: an earlier small transfer has shown the round trip. */
 static void run(struct link *l, const struct stream_limits *its, int known)
 {
 	static double posted[PIECES], ends[PIECES];
@@ -94,7 +94,7 @@ TEST(links__of_all_lengths__are_used_whole_and_nothing_waits_long)
 	all_lengths(&shrinking, 1);
 }
 
-/* No more than is reasonable is under way, however long the way. */
+/* However long the round trip, the bytes in flight are limited. */
 TEST(link__very_long__gets_eight_megabytes_at_a_time)
 {
 	struct link l = { .bits = 1e10, .way_s = 0.1 };
@@ -110,7 +110,7 @@ TEST(link__very_long__gets_eight_megabytes_at_a_time)
 
 enum { SENDERS = 8, QUEUE = SENDERS * MOST };
 
-/* The pieces of all senders, in the one queue of the receiver's link. */
+/* The pieces of all senders in the one queue of the receiver's link. */
 struct incast {
 	struct stream of[SENDERS];
 	struct queued {
@@ -145,8 +145,8 @@ static void incast_step(struct incast *c)
 	c->n--;
 }
 
-/* A heartbeat waits behind the pieces of all senders, from the first one on: 100 Mb/s carry 85 ms
- * of a heartbeat's second in a megabyte. */
+/* A heartbeat waits behind the pieces of all senders, from the first one on. At 100 Mb/s a megabyte
+ * takes 85 ms of the second between heartbeats. */
 TEST(incast__of_eight__delays_nothing_for_long_and_then_one_uses_the_link)
 {
 	static struct incast c;
@@ -163,7 +163,7 @@ TEST(incast__of_eight__delays_nothing_for_long_and_then_one_uses_the_link)
 		fail_msg("a piece takes %g s", c.most_wait_s);
 	assert_true(8 * c.bytes / c.bits > 0.95 * 20);
 
-	/* A link that was fast, and is slow once all senders have begun. */
+	/* The link is fast, then slow once all senders have begun. */
 	c = (struct incast){ .bits = 1e9, .active = 1 };
 	for (int i = 0; i < SENDERS; i++) {
 		c.of[i] = stream_new(&shrinking);
@@ -207,12 +207,12 @@ TEST(stream__slower_than_before__falls_to_the_least)
 	tick(&s, 100, 20000000, 200000000, PIECE, &now);
 	assert_int_equal(s.most, limits.least);
 	assert_int_equal(s.fastest_ns, 4000000);
-	/* Short pieces say nothing of what a whole one takes. */
+	/* Short pieces do not show how long a whole one takes. */
 	tick(&s, 100, 1000000, 1000000, STREAM_SMALL_BYTES + 1, &now);
 	assert_int_equal(s.fastest_ns, 4000000);
 }
 
-/* A program that sends a piece now and then tells no rate. */
+/* A program that seldom sends a piece shows no rate. */
 TEST(stream__with_pauses__stays_as_it_was)
 {
 	struct stream s = stream_new(&limits);

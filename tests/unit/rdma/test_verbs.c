@@ -24,7 +24,8 @@ FRESH(put_get_notify__two_ranks__bytes_and_immediate_arrive)
 	close_all(&x);
 }
 
-/* What the transport adds of its own (credits) is rare; a put, a get and a notice cost one each. */
+/* The transport's own messages (credits) are rare. A put, a get and a notice take one work request
+ * each. */
 FRESH(steady_step__push_pull_notice__one_work_request_each)
 {
 	struct fake_counts before;
@@ -63,7 +64,7 @@ FRESH(many_puts__unsignalled__send_queue_never_overflows)
 			      0);
 
 		assert_true(rc == 0 || rc == SLUICE_EAGAIN);
-		assert_true(++tries < 100000); /* a queue that is never emptied stays full */
+		assert_true(++tries < 100000); /* a queue that is never polled stays full */
 		posted += rc == 0;
 		if (rc != 0)
 			pair_poll(&pair);
@@ -86,7 +87,7 @@ FRESH(notifies_without_end__receiver_slow__no_receiver_not_ready)
 		int rc = post(0, TRANSFER_PUT_NOTIFY, x.to_inbox, x.near, 0, 8, (uint32_t)sent);
 
 		sent += rc == 0;
-		pair_poll_side(&pair, 0); /* only the sender */
+		pair_poll_side(&pair, 0); /* polls only the sender */
 		if (i % 500 == 499)
 			pair_poll_side(&pair, 1);
 	}

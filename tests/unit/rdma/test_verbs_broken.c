@@ -26,8 +26,8 @@ static int lost_late(void **state)
 }
 #define LOST_SOON(name) TEST_WITH(name, lost_soon, lost_late)
 
-/* kind 0: told; 1: nobody says a word, the next work request fails; 2: told, but nothing
- * completes. */
+/* kind 0: both sides get an event; 1: no event, the next work request fails; 2: an event, but no
+ * completion. */
 static void flap(int kind)
 {
 	int sent = 0;
@@ -106,7 +106,7 @@ LOST_SOON(connect__never_ends__peer_is_lost_within_its_time)
 	close_all(&x);
 }
 
-/* The connection manager is silent for longer than a process may be. */
+/* The connection manager stays silent for longer than the limit for a silent process. */
 FRESH(link__away_longer_than_a_process_may_be__resumes_and_nobody_is_lost)
 {
 	struct two x = open_two(DEPTH);
@@ -123,7 +123,7 @@ FRESH(link__away_longer_than_a_process_may_be__resumes_and_nobody_is_lost)
 	close_all(&x);
 }
 
-/* The client notices first that the connection broke, is accepted anew, and is heard of no more. */
+/* The client notices the break first, is accepted again, and is then silent. */
 LOST_SOON(connect__again_then_silence__peer_is_lost_within_its_time)
 {
 	const uint64_t most = now_ns() + 10 * (uint64_t)PAIR_LOST_MS * 1000000;
@@ -158,12 +158,12 @@ static void break_amid(enum transfer_kind kind)
 						pair_wait(&pair, 1, EVENT_IMM, 1),
 			 0);
 	assert_memory_equal(x.far->base, x.near->base, LARGE);
-	/* Greetings and tables of keys are written as well. */
+	/* Greetings and tables of keys also count as written bytes. */
 	assert_in_range(fake_counts.bytes_written + fake_counts.bytes_read, LARGE, LARGE + 100000);
 	close_large(&x);
 }
 
-/* Otherwise a transfer that takes longer than a link stays up would never end. */
+/* Otherwise a transfer that takes longer than the time between breaks would never end. */
 FRESH(break__amid_a_large_transfer__pieces_that_ended_are_not_posted_again)
 {
 	break_amid(TRANSFER_PUT_NOTIFY);
@@ -180,7 +180,7 @@ FRESH(cm_events__every_type_with_rubbish__connection_survives_or_is_made_again)
 	struct two x = open_two(DEPTH);
 	for (int type = RDMA_CM_EVENT_ADDR_RESOLVED; type <= RDMA_CM_EVENT_TIMEWAIT_EXIT; type++) {
 		if (type == RDMA_CM_EVENT_CONNECT_REQUEST || type == RDMA_CM_EVENT_DEVICE_REMOVAL)
-			continue; /* makes an id; ends the device: not for an id that is there */
+			continue; /* the first makes an id, the second ends the device */
 		for (size_t n = 0; n <= sizeof(rubbish); n += 100)
 			fake_cm_event((enum rdma_cm_event_type)type, -5, rubbish, n);
 		pair_poll(&pair);
@@ -203,7 +203,7 @@ FRESH(device_removed__both_ranks__peers_are_gone_and_nothing_is_left)
 	close_pair();
 }
 
-/* After each of many reconnects, this rank may send all that its credits allow. */
+/* After each of many reconnects, this rank may use all its credits. */
 static void reconnect(void)
 {
 	const int short_run = thinned(1, 10) || !strcmp(pair_memory_windows, "no");
@@ -243,7 +243,7 @@ FRESH(reconnect__1000_times_without_last_wqe_reached__each_credit_has_a_receive)
 	assert_non_null(strstr(logged, "does not report when a queue pair has taken its last"));
 }
 
-/* A bond that fails over to a port of another card: its address leads there and back. */
+/* A bond fails over to the port of another card and back: its address follows. */
 FRESH(address__moves_to_another_card_and_back__connection_is_made_again)
 {
 	log_configure("rdma+debug");

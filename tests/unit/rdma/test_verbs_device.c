@@ -89,7 +89,7 @@ FRESH(fork__kernel_that_copies__libibverbs_is_not_asked)
 	assert_int_equal(verbs_fork_guard(), VERBS_FORK_COPIED);
 }
 
-/* The fake refuses once a device was opened. */
+/* The fake refuses this once a device was opened. */
 FRESH(fork__older_kernel__guarded_once_before_the_first_device_is_opened)
 {
 	fake.fork = IBV_FORK_DISABLED;
@@ -132,7 +132,7 @@ FRESH(event__queue_or_device_failed__all_links_end_with_the_reason)
 		fabric_setup(state);
 		open_pair(16);
 		fake.async = (int)cases[i].type + 1;
-		while (fake.async) /* rank 0's: its queues are the oldest */
+		while (fake.async) /* the event is rank 0's, because its queues are the oldest */
 			pair_poll_side(&pair, 0);
 		assert_int_equal(pair_wait(&pair, 0, EVENT_GONE, 1), 0);
 		assert_non_null(strstr(pair.events[0][0].text, cases[i].says));

@@ -28,7 +28,7 @@ int __wrap_access(const char *path, int mode)
 	return strcmp(path, "/dev/infiniband/rdma_cm") == 0 ? 0 : __real_access(path, mode);
 }
 
-/* ---- a bootstrap among threads --------------------------------------------- */
+/* ---- a bootstrap between threads ------------------------------------------- */
 
 struct bootstrap {
 	int rank;
@@ -75,7 +75,7 @@ int bootstrap_exchange(struct bootstrap *b, const uint8_t *payload, size_t n,
 	memset(card, 0, sizeof(*card));
 	card->wire_version = SLUICE_WIRE_VERSION;
 	snprintf(card->version, sizeof(card->version), "%s", PACKAGE_VERSION);
-	card->boot_id[0] = (uint8_t)(b->rank + 1); /* each on a node of its own */
+	card->boot_id[0] = (uint8_t)(b->rank + 1); /* each rank is on its own node */
 	snprintf(card->node, sizeof(card->node), "%s", bootstrap_node(b));
 	card->payload_bytes = (uint32_t)n;
 	memcpy(card->payload, payload, n);
@@ -120,7 +120,7 @@ static int step(sluice_model *model, float *params, float *grad, int number, int
 	return rc == 0 ? sluice_pull(model, params) : rc;
 }
 
-/* Progress threads go on counting. */
+/* Progress threads continue to count. */
 static struct fake_counts counts_now(void)
 {
 	struct fake_counts now;
@@ -135,7 +135,7 @@ static int shards = RANKS;
 /* The length of a user's region; 0: there is none. */
 static size_t user_bytes;
 
-/* Each rank fills the window of the next one, and reads it back. */
+/* Each rank fills the next rank's window and reads it back. */
 static int use_region(sluice_job *job)
 {
 	const int next = (my_rank + 1) % RANKS;
@@ -153,7 +153,7 @@ static int use_region(sluice_job *job)
 		rc = sluice_region_wait(region, (my_rank + RANKS - 1) % RANKS, 1);
 	if (rc == 0 && memcmp(back, bytes + 1, user_bytes - 2) != 0)
 		rc = fail_quietly(SLUICE_EWIRE, "other bytes came back");
-	/* Programs may poll it. */
+	/* Programs may poll the region, so its ordering must not be relaxed. */
 	if (rc == 0 && fake_relaxed(sluice_region_base(region), user_bytes))
 		rc = fail_quietly(SLUICE_EINVAL, "a user's region has relaxed ordering");
 	sluice_region_close(&region);
@@ -162,7 +162,7 @@ static int use_region(sluice_job *job)
 	return rc;
 }
 
-/* All ranks have the same sizes here. */
+/* All ranks have equal sizes here. */
 static void measure(const sluice_model *model)
 {
 	staged = lanes_memory(&model->layout);
@@ -176,7 +176,8 @@ static void *run_rank(void *argument)
 {
 	sluice_job_attr where = { .size = sizeof(where),
 				  .wait_timeout_ms = TIMEOUT_MS,
-				  .lost_after_ms = HOUR_MS }; /* no heartbeat is read in between */
+				  .lost_after_ms = HOUR_MS }; /* no heartbeat is checked in
+								 between */
 	sluice_model_attr attr = { .size = sizeof(attr),
 				   .count = COUNT,
 				   .shards = (uint32_t)shards,
@@ -255,16 +256,17 @@ static void run_job(void)
 
 TEST(steady_state__three_ranks_three_shards__one_write_one_read_one_notice_per_pair)
 {
-	const uint64_t pairs = RANKS * (RANKS - 1); /* remote (worker, shard) */
+	const uint64_t pairs = RANKS * (RANKS - 1); /* number of pairs of worker and remote shard */
 
 	fake_reset();
 	run_job();
-	/* pushes and notices carry an immediate; credits do not */
+	/* Pushes and notices carry an immediate, credits do not. */
 	assert_int_equal(after.writes_with_imm - before.writes_with_imm, STEPS * pairs * 2);
 	assert_int_equal(after.reads - before.reads, STEPS * pairs);
 }
 
-/* 2 GiB become 64 KiB: the log of a shard has 17 windows, and the user's region is one of 3 GiB. */
+/* With 2 GiB scaled to 64 KiB, the log of a shard has 17 windows, and the user's region represents
+ * one of 3 GiB. */
 TEST(job__logs_and_regions_longer_than_a_window_of_mlx5__same_digest_as_on_another_card)
 {
 	enum { SCALE = 1 << 15 };
@@ -282,8 +284,7 @@ TEST(job__logs_and_regions_longer_than_a_window_of_mlx5__same_digest_as_on_anoth
 	user_bytes = 0;
 }
 
-/* Each peer needs its own registrations there: those of the log are whole, those of the staging
- * memory are parts. */
+/* Each peer needs its own registrations: of the whole log, and of parts of the staging memory. */
 TEST(model__on_a_card_without_windows__registers_its_staging_memory_once)
 {
 	fake_reset();
@@ -292,11 +293,12 @@ TEST(model__on_a_card_without_windows__registers_its_staging_memory_once)
 	assert_in_range((after.pinned - pinned) / RANKS, staged / RANKS,
 			staged * 11 / 10 + (RANKS - 1) * logged + windowed + 8 * 4096);
 	assert_int_equal(after.mrs,
-			 registered); /* so too little memory is reported at the opening */
+			 registered); /* so a lack of memory is reported when the model is opened */
 }
 
-/* To each peer of each rank: one for the pushes to its shards, one for each notice and each READ,
- * which are posted when a shard is done and when a notice has come. Credits are rare. */
+/* Doorbells from each rank to each peer: one for the pushes to the peer's shards, one for each
+ * notice (posted when a shard is done) and one for each READ (posted when a notice has come).
+ * Credits are rare. */
 TEST(steady_state__three_shards_a_rank__one_doorbell_for_the_pushes_to_a_peer)
 {
 	const uint64_t peers = RANKS - 1;

@@ -49,7 +49,7 @@ static int connections_made_again(void)
 	return n;
 }
 
-/* Breaks the connection and waits until both sides use a new one. */
+/* Breaks the connection and waits until both sides use the new one. */
 static void flap(void)
 {
 	const int before = connections_made_again();
@@ -59,7 +59,7 @@ static void flap(void)
 		pair_poll(&pair);
 }
 
-/* ---- which of the two ------------------------------------------------------ */
+/* ---- windows or domains ---------------------------------------------------- */
 
 #define CASE(name) TEST_WITH(name, setup, NULL)
 
@@ -102,7 +102,7 @@ CASE(open__windows_demanded_and_dead__refused_saying_why)
 	close_pair();
 }
 
-/* The only registration of these bytes. */
+/* Returns the only registration of these bytes. */
 static struct fake_mr *registration_of(const struct region *region)
 {
 	struct fake_mr *found = NULL;
@@ -210,7 +210,7 @@ CASE(flap__between_description_and_use__the_present_key_is_used)
 	assert_memory_equal(inbox->base, near->base, SMALL);
 	verbs_transport.remote_close(&to_inbox);
 
-	region_close(&inbox); /* a region that is no more */
+	region_close(&inbox); /* the region no longer exists */
 	flap();
 	assert_int_equal(verbs_transport.remote_open(pair.e[0], descriptor, &to_inbox),
 			 SLUICE_EWIRE);
@@ -228,7 +228,7 @@ CASE(describe__while_the_connection_is_broken__asks_to_be_called_again)
 	open_pair(DEPTH);
 	fake_cm_cut(1);
 	while (verbs_transport.describe(pair.e[1], inbox, descriptor) != SLUICE_EAGAIN)
-		pair_poll(&pair); /* until it has noticed */
+		pair_poll(&pair); /* until the break was noticed */
 	assert_int_equal(connections_made_again(), 0);
 	assert_int_equal(pair_describe(&pair, 1, inbox, descriptor), 0);
 	while (connections_made_again() < 2)
@@ -244,7 +244,7 @@ CASE(describe__while_the_connection_is_broken__asks_to_be_called_again)
 	close_pair();
 }
 
-/* More windows than the send queue has room for. */
+/* There are more windows than requests in the send queue. */
 CASE(flap__forty_regions_and_a_queue_of_sixteen__all_go_on)
 {
 	enum { N = 40 };
@@ -287,7 +287,7 @@ CASE(describe__more_regions_than_a_table_holds__refused)
 	assert_int_equal(rc, SLUICE_ENOSUPP);
 	assert_int_equal(n, KEYS_MAX); /* the control region is the first */
 	assert_non_null(strstr(sluice_last_error(), "448 are possible"));
-	flap(); /* the full table */
+	flap(); /* with a full table */
 	while (n-- > 0)
 		region_close(&region[n]);
 	close_pair();
@@ -323,7 +323,7 @@ CASE(table__longer_than_possible__refused_and_nothing_taken_over)
 CASE(greeting__of_the_wrong_kind__peer_is_given_up)
 {
 	open_pair(DEPTH);
-	fake.next_imm = GREETING_KEYS; /* in place of READY */
+	fake.next_imm = GREETING_KEYS; /* instead of READY */
 	fake_cm_cut(1);
 	assert_int_equal(pair_wait(&pair, 1, EVENT_GONE, 1), 0);
 	assert_non_null(strstr(pair.events[1][0].text, "greeting is 0x2 instead of 1"));

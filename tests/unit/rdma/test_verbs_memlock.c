@@ -38,14 +38,14 @@ int __wrap_getrlimit(int resource, struct rlimit *limit)
 
 enum { DEPTH = 64 };
 
-/* What the check asks for beyond what is pinned, with a limit that is too small for it. */
+/* Returns the bytes that the check needs beyond those pinned, with a limit that is too small. */
 static uint64_t asked(uint64_t *pinned_out)
 {
 	const char *at;
 	uint64_t need = 0;
 	int rc;
 
-	/* The last refusal comes from the check that knows the driver. */
+	/* The last refusal is that of the check that knows the driver. */
 	for (memlock = 0; memlock < (rlim_t)1 << 30; memlock += 16384) {
 		rc = pair_open(&pair, DEPTH);
 		if (!rc)
@@ -79,7 +79,7 @@ FRESH(memlock__drivers_of_three_cards__the_need_is_right_within_a_tenth)
 		memlock = RLIM_INFINITY;
 		fake_counts.pinned = 0;
 		open_pair(DEPTH);
-		taken = fake_counts.pinned / 2; /* of each of the two ranks */
+		taken = fake_counts.pinned / 2; /* for each of the two ranks */
 		close_pair();
 		print_message("%s: asks for %" PRIu64 ", takes %" PRIu64 "\n",
 			      fake_profiles[cards[i]].driver, need, taken);
@@ -90,7 +90,8 @@ FRESH(memlock__drivers_of_three_cards__the_need_is_right_within_a_tenth)
 FRESH(memlock__too_small_for_the_queues_of_a_card__refused_before_any_peer_connects)
 {
 	fake_be(FAKE_MLX5, 1);
-	memlock = 128 << 10; /* slots, copies and lines fit, a queue pair of 256 KiB does not */
+	memlock = 128 << 10; /* enough for slots, copies and lines, but not for a queue pair of
+				256 KiB */
 	assert_int_equal(pair_open(&pair, DEPTH), SLUICE_ENOMEM);
 	assert_non_null(strstr(sluice_last_error(), "connecting this job's ranks needs"));
 	assert_non_null(strstr(sluice_last_error(), "131072 bytes (RLIMIT_MEMLOCK"));
@@ -98,7 +99,7 @@ FRESH(memlock__too_small_for_the_queues_of_a_card__refused_before_any_peer_conne
 	close_pair();
 }
 
-/* Soft-RoCE's queues are the kernel's own memory. */
+/* Soft-RoCE's queues are memory of the kernel, which does not count. */
 FRESH(memlock__card_that_pins_no_queue__the_same_limit_suffices)
 {
 	fake_be(FAKE_RXE, 1);

@@ -14,7 +14,7 @@
 FILE *__wrap_fopen(const char *path, const char *mode);
 FILE *__real_fopen(const char *path, const char *mode);
 
-/* NULL: the file does not exist. */
+/* Contents of two files; NULL: the file does not exist. */
 static char *of_mlx5, *of_rdma_cm;
 
 static FILE *opened(char *text)
@@ -54,7 +54,7 @@ static void check_pairs(unsigned traffic_class, unsigned service_level, enum ibv
 		assert_int_equal(q->attr.path_mtu, mtu);
 		assert_int_equal(q->attr.min_rnr_timer, PATH_RNR_TIMER);
 		assert_int_equal(q->attr.timeout, RETRY_ACK_TIMEOUT);
-		assert_in_range(q->attr.retry_cnt, 1, 6); /* some cards take 7 as infinite */
+		assert_in_range(q->attr.retry_cnt, 1, 6); /* some cards treat 7 as infinite */
 		assert_in_range(q->attr.rnr_retry, 1, 6);
 		assert_int_equal(q->attr.max_dest_rd_atomic, q->max_reads);
 	}
@@ -142,7 +142,7 @@ CASE(infiniband__keeps_the_resolved_class)
 	assert_int_equal(path.service_level, 3);
 }
 
-/* Moves more bytes than a packet holds in both directions and back. */
+/* Moves more bytes than fit into a packet in both directions and back. */
 static void check_bytes_arrive(void)
 {
 	struct two x = share_two();

@@ -14,16 +14,16 @@
 int __wrap_rdma_connect(struct rdma_cm_id *id, struct rdma_conn_param *param);
 int __real_rdma_connect(struct rdma_cm_id *id, struct rdma_conn_param *param);
 
-enum { SENT_MOST = 64, HONEST = 0x0a030001 /* 10.3.0.1, of the fake card */ };
+enum { SENT_MOST = 64, HONEST = 0x0a030001 /* 10.3.0.1, the address of the fake card */ };
 
 static struct sent {
 	uint8_t bytes[FRAME_MAX];
 	uint8_t n;
 	uint32_t qpn;
-	int idle; /* there was a queue pair of that number, and it was not connected */
+	int idle; /* the node has a queue pair of that number, which is not connected */
 	struct sockaddr_in to;
 } sent[SENT_MOST];
-static int n_sent, lose; /* lose so many of the next requests */
+static int n_sent, lose; /* lose: number of the next requests to drop */
 
 int __wrap_rdma_connect(struct rdma_cm_id *id, struct rdma_conn_param *param)
 {
@@ -50,8 +50,8 @@ static int setup(void **state)
 }
 #define CASE(name) TEST_WITH(name, setup, NULL)
 
-/* Sends a request from an address to the listener that s went to, and polls both ranks until it is
- * answered. Returns the kind of the frame in the reject; 0: it was accepted. */
+/* Sends a request from an address to the listener of `s`, and polls both ranks until it is
+ * answered. Returns the kind of the frame in the reject, or 0 if the request was accepted. */
 static int answer_to(const struct sent *s, uint32_t from, struct frame *frame)
 {
 	struct rdma_event_channel *channel = rdma_create_event_channel();
@@ -97,7 +97,7 @@ static void check_refused(const struct sent *s, uint32_t from, unsigned reason)
 	assert_int_equal(frame.reason, reason);
 }
 
-/* The connection of the two ranks works and is the first one. */
+/* Checks that the connection of the two ranks works and is the first one. */
 static void check_undisturbed(struct two *x, int n)
 {
 	assert_int_equal(
@@ -126,7 +126,7 @@ CASE(accepted_proof_again__is_refused_and_the_connection_stays)
 
 CASE(proof_that_the_server_never_saw__again_for_another_queue_pair_or_address__is_wrong)
 {
-	lose = 1; /* the first attempt */
+	lose = 1; /* drops the first attempt */
 	struct two x = open_two(64);
 	struct sent other = sent[0];
 
@@ -179,7 +179,7 @@ CASE(every_bit_of_a_proof__changed__is_refused)
 	close_all(&x);
 }
 
-/* A hello shows that a process lives, and nothing else: the reply is a reject. */
+/* A hello shows only that a process is alive, so the reply is a reject. */
 CASE(hello_of_a_stranger__is_answered_without_a_connection)
 {
 	struct two x = open_two(64);
@@ -193,14 +193,15 @@ CASE(hello_of_a_stranger__is_answered_without_a_connection)
 	close_all(&x);
 }
 
-/* The kernel takes a request with the number of a live queue pair of the same node as a sign that
- * its connection is gone, and ends it; a number that the node does not have may be given to one. */
+/* If a request has the number of a live queue pair of the same node, the kernel takes its
+ * connection for lost and ends it. A number that the node does not have may later be given to a
+ * queue pair. */
 CASE(requests_of_both_ranks__name_queue_pairs_that_exist_and_are_not_connected)
 {
 	struct two x = open_two(64);
 
 	fake_cm_cut(1);
-	lose = 4; /* so that the server asks for the client as well */
+	lose = 4; /* so that the server asks the client too */
 	while (n_sent < 6) {
 		pair_poll(&pair);
 		sched_yield();

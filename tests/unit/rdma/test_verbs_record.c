@@ -45,7 +45,7 @@ static struct verbs_record record_of(int rank, const char *text)
 	return record;
 }
 
-/* ---- meeting -------------------------------------------------------------------- */
+/* ---- pairs of cards ------------------------------------------------------------- */
 
 /* Both sides must compute the same pair of cards. */
 static struct pairing pairing_of(const char *a, const char *b)
@@ -75,14 +75,15 @@ TEST(two_ranks__of_many_kinds_of_nodes__meet_in_the_first_network_of_both)
 		{ "fd00:1::1/64", "fd00:1::2/64", { PAIRING_OWN, 0, 0 } },
 		{ "10.1.0.1/20", "10.1.15.2/20", { PAIRING_OWN, 0, 0 } },
 		{ "10.1.0.1/20", "10.1.16.2/20", { PAIRING_ROUTE, 0, 0 } },
-		/* two rails: near the same one, near different ones, and a node with one rail */
+		/* Two rails: both ranks near the same one, near different ones, and a node with one
+		 * rail. */
 		{ "10.2.0.1/24 10.1.0.1/24", "10.2.0.2/24 10.1.0.2/24", { PAIRING_OWN, 0, 0 } },
 		{ "10.1.0.1/24 10.2.0.1/24", "10.2.0.2/24 10.1.0.2/24", { PAIRING_OTHER, 0, 1 } },
 		{ "10.1.0.1/24 10.3.0.1/24", "10.3.0.2/24 10.1.0.2/24", { PAIRING_OTHER, 1, 0 } },
 		{ "10.1.0.1/24 10.2.0.1/24", "10.2.0.2/24", { PAIRING_OTHER, 1, 0 } },
 		{ "10.1.0.1/24", "10.2.0.2/24", { PAIRING_ROUTE, 0, 0 } },
 		{ "10.1.0.1/31", "10.1.0.2/31", { PAIRING_ROUTE, 0, 0 } },
-		/* VLANs whose addresses the kernels list in another order */
+		/* VLANs whose addresses the kernels list in different orders. */
 		{ "10.1.0.1/24 10.9.0.1/24", "10.9.0.2/24 10.1.0.2/24", { PAIRING_OTHER, 1, 0 } },
 		{ "10.8.0.1/24 10.9.0.1/24", "10.9.0.2/24 10.7.0.2/24", { PAIRING_OTHER, 1, 0 } },
 		{ "10.8.0.1/24 10.9.0.1/24 10.7.0.1/24",
@@ -91,22 +92,22 @@ TEST(two_ranks__of_many_kinds_of_nodes__meet_in_the_first_network_of_both)
 		{ "10.8.0.1/24 10.9.0.1/24 10.4.0.1/24",
 		  "10.6.0.2/24 10.4.0.2/24 10.9.0.2/24",
 		  { PAIRING_OTHER, 2, 1 } },
-		/* two cards of a node in one network */
+		/* Two cards of a node in one network. */
 		{ "10.1.0.1/24 10.1.0.3/24", "10.1.0.2/24 10.1.0.4/24", { PAIRING_OWN, 0, 0 } },
 		{ "10.7.0.1/24 10.1.0.1/24 10.1.0.3/24",
 		  "10.8.0.1/24 10.1.0.2/24 10.1.0.4/24",
 		  { PAIRING_OTHER, 1, 1 } },
-		/* InfiniBand and RoCE never meet, whatever their addresses */
+		/* InfiniBand and RoCE never form a pair, whatever their addresses. */
 		{ "ib:10.1.0.1/24", "ib:10.1.0.2/24", { PAIRING_OWN, 0, 0 } },
 		{ "ib:10.1.0.1/24", "10.1.0.2/24", { PAIRING_NONE, -1, -1 } },
 		{ "ib:10.1.0.1/24 10.2.0.1/24", "10.2.0.2/24", { PAIRING_OTHER, 1, 0 } },
 		{ "ib:10.1.0.1/24 10.2.0.1/24",
 		  "10.2.0.2/24 ib:10.1.0.2/24",
 		  { PAIRING_OTHER, 0, 1 } },
-		/* nor do IPv4 and IPv6 */
+		/* Neither do IPv4 and IPv6. */
 		{ "10.1.0.1/24", "fd00:1::2/64", { PAIRING_NONE, -1, -1 } },
 		{ "10.1.0.1/24 fd00:1::1/64", "fd00:1::2/64", { PAIRING_OTHER, 1, 0 } },
-		/* a node whose cards have no address */
+		/* A node whose cards have no address. */
 		{ "10.1.0.1/24", "", { PAIRING_NONE, -1, -1 } },
 		{ "", "", { PAIRING_NONE, -1, -1 } },
 	};
@@ -120,7 +121,7 @@ TEST(two_ranks__of_many_kinds_of_nodes__meet_in_the_first_network_of_both)
 	}
 }
 
-/* Each rank of a node is near another rail, and every node has all rails. */
+/* Each rank of a node is near a different rail, and every node has all rails. */
 TEST(pairs_across_eight_rails__use_all_rails_equally)
 {
 	char of[8][512] = { "" };
@@ -192,7 +193,7 @@ TEST(record__with_as_many_of_the_longest_cards_as_possible__fits)
 	assert_in_range(n, 1, sizeof(bytes));
 	assert_int_equal(verbs_record_decode(bytes, n, 0, &out), 0);
 	expect_same(&in, &out);
-	/* one card more */
+	/* Adds one more card. */
 	memcpy(bytes + n, bytes + 10, 2 + bytes[11]);
 	assert_int_equal(verbs_record_decode(bytes, n + 2 + bytes[11], 0, &out), SLUICE_EWIRE);
 }
@@ -209,7 +210,7 @@ TEST(record__with_a_field_of_a_later_version__is_read_without_it)
 	expect_same(&in, &out);
 }
 
-/* A copy of exactly n bytes, so that tools see what is read beyond. */
+/* Decodes a copy of exactly n bytes, so that tools detect reads beyond the end. */
 static int decode_exactly(const uint8_t *bytes, size_t n, struct verbs_record *out)
 {
 	uint8_t *copy = malloc(n + !n);

@@ -55,7 +55,8 @@ static int teardown(void **state)
 struct method_case {
 	int no_dmabuf, no_peermem, dead_dmabuf, dead_peermem, exported;
 	int reached;
-	const char *says; /* in the log where the card reaches the memory, else in the error */
+	const char *says; /* must be in the log if the card can access the memory, otherwise in
+			     the error */
 };
 
 static const struct method_case cases[] = {
@@ -103,7 +104,8 @@ TEST_WITH(methods__refused_or_dead__takes_the_first_that_moves_bytes, setup, tea
 		assert_int_equal(mr != NULL, cases[i].reached);
 		assert_non_null(
 			strstr(cases[i].reached ? logged : sluice_last_error(), cases[i].says));
-		assert_memory_equal(before, memory.address, BYTES); /* put back after the proof */
+		assert_memory_equal(before, memory.address, BYTES); /* restored after the test
+								       transfers */
 		if (mr)
 			ibv_dereg_mr(mr);
 		ibv_dealloc_pd(pd);
@@ -144,7 +146,7 @@ static int put(struct remote *remote, const struct region *near, size_t bytes)
 
 TEST_WITH(put__device_memory_by_each_method__bytes_move_or_it_is_refused, setup, teardown)
 {
-	/* A long one, and one that would travel inline from host memory. */
+	/* A long size, and one that would be sent inline from host memory. */
 	static const size_t sizes[] = { 30000, 40 };
 
 	for (int i = 0; i < CASES; i++) {
@@ -189,7 +191,7 @@ TEST_WITH(device_memory__prepared_in_parts__tested_once_and_each_part_moves, set
 							 (uint8_t *)near->base + part * BYTES / 2,
 							 BYTES / 2),
 				 1);
-	assert_int_equal(fake_counts.qps_made - made, 2); /* of one test */
+	assert_int_equal(fake_counts.qps_made - made, 2); /* queue pairs of one test */
 	assert_int_equal(fake_counts.pinned - pinned, BYTES);
 	assert_int_equal(put(remote, near, BYTES / 2 - 1000), 0);
 	assert_int_equal(pair_wait(&pair, 1, EVENT_IMM, 1), 0);

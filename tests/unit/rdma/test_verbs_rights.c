@@ -9,7 +9,7 @@
 
 enum { DEPTH = 64 };
 
-/* By hand: the library refuses to post such a thing, an attacker's does not. */
+/* Posts by hand what the library would refuse to post, as an attacker could. */
 static void steal(struct remote *remote, uint64_t offset, size_t bytes, unsigned access)
 {
 	remote->bytes = offset + bytes;
@@ -25,10 +25,10 @@ FRESH(illegal_access__each_kind__ends_the_offender_and_moves_nothing)
 		struct two x = open_two(DEPTH);
 		fill(x.log->base, BYTES, 6);
 		memcpy(before, x.log->base, sizeof(before));
-		if (i == 0) { /* write what may be read */
+		if (i == 0) { /* writes a region that is read-only */
 			steal(x.to_log, 0, BYTES, REGION_WRITE);
 			assert_int_equal(post(0, TRANSFER_PUT, x.to_log, x.near, 0, 64, 1), 0);
-		} else if (i == 1) { /* one byte too far */
+		} else if (i == 1) { /* one byte beyond the end */
 			steal(x.to_inbox, 0, BYTES + 1, 0);
 			assert_int_equal(
 				verbs_transport.post(pair.e[0],
@@ -39,7 +39,7 @@ FRESH(illegal_access__each_kind__ends_the_offender_and_moves_nothing)
 									 .local_region = x.near,
 									 .local = x.near->base }),
 				0);
-		} else { /* read what may be written */
+		} else { /* reads a region that is write-only */
 			steal(x.to_inbox, 0, BYTES, REGION_READ);
 			assert_int_equal(post(0, TRANSFER_GET, x.to_inbox, x.near, 0, 64, 1), 0);
 		}
@@ -79,7 +79,7 @@ FRESH(key__used_after_its_peer_was_dropped__remote_access_error)
 	assert_int_equal(fake_remote_writable(x.inbox->base, BYTES), 0);
 	assert_int_equal(fake_remote_writable(pair.control[1]->base, 2 * PAIR_LINE), 0);
 	assert_int_equal(verbs_transport.describe(pair.e[1], x.inbox, descriptor), SLUICE_EPEER);
-	/* the status of the job still reaches it */
+	/* The status of the job still arrives. */
 	assert_int_equal(post(1, TRANSFER_PUT_NOTIFY, to_notice, x.near, 0, 200, 2), 0);
 	assert_int_equal(pair_wait(&pair, 0, EVENT_IMM, 1), 0);
 	assert_memory_equal(notice->base, x.near->base, 200);
@@ -108,7 +108,7 @@ FRESH(dropped_peer__connects_again__refused)
 	close_pair();
 }
 
-/* Its log is marked, and the inbox and the memory of puts are not. */
+/* Only the log has relaxed ordering, not the inbox or the memory of puts. */
 FRESH(relaxed_ordering__by_setting_and_card__only_where_it_may_be)
 {
 	static const struct {

@@ -45,7 +45,7 @@ static int post(struct memories *m, enum transfer_kind kind, uint32_t imm)
 							.cookie = imm });
 }
 
-/* 0, or an error; -1 and a sentence: what must not be. */
+/* Returns 0 or an error; -1 with a message means that the test has failed. */
 static int move_once(struct memories *m, uint32_t number)
 {
 	int rc = post(m, TRANSFER_PUT_NOTIFY, number);

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* 2 GiB become 16 KiB, and the regions of 3 GiB that have to work become 24 KiB. */
+/* 2 GiB become 16 KiB, and regions of 3 GiB, which must work, become 24 KiB. */
 enum { SCALE = 1 << 17, MOST = 16384, DEPTH = 64 };
 
 struct shared {
@@ -25,7 +25,7 @@ static struct region *new_region(size_t bytes, unsigned access, const char *name
 	return region;
 }
 
-/* Rank 1 offers the far region to rank 0. */
+/* Rank 1 offers its region `far` to rank 0. */
 static struct shared share(size_t bytes)
 {
 	struct shared s = { .far = new_region(bytes, REGION_READ | REGION_WRITE, "far"),
@@ -43,7 +43,7 @@ static void end_share(struct shared *s)
 	region_close(&s->near);
 }
 
-/* Puts and gets n bytes at an offset, and leaves both regions equal there. */
+/* Puts and gets n bytes at an offset; afterwards both regions are equal there. */
 static void move_both_ways(const struct shared *s, size_t at, size_t n, unsigned seed)
 {
 	const int notifies = pair_count(&pair, 1, EVENT_IMM) + 1;
@@ -83,7 +83,7 @@ FRESH(region__longer_than_a_window_of_each_card__works)
 	}
 }
 
-/* One below, at and above each cut; one byte, what travels inline, and more. */
+/* Tests offsets one below, at and above each cut, with sizes of one byte, inline and larger. */
 FRESH(transfer__around_a_cut__moves_its_bytes_once_with_one_notify)
 {
 	static const size_t sizes[] = { 1, 2, 64, 65, 3000, MOST, 2 * MOST + 2 };
@@ -142,7 +142,7 @@ FRESH(connection__broken_under_a_transfer_over_three_windows__it_arrives_once)
 	s = share(3 * MOST);
 	old = described(&pair, s.far);
 	fill(s.near->base, 3 * MOST, 4);
-	fake.silent = 1; /* the requests vanish with the connection */
+	fake.silent = 1; /* the requests are lost with the connection */
 	assert_int_equal(post(0, TRANSFER_PUT_NOTIFY, s.remote, s.near, 0, 3 * MOST, 6), 0);
 	fake_cm_cut(1);
 	fake.silent = 0;
@@ -193,7 +193,7 @@ FRESH(transfer__over_more_windows_than_the_queue_holds__refused)
 	close_pair();
 }
 
-/* The peer that asked for nothing more than its right is well, and stays. */
+/* A peer that used no more than its rights is not at fault, and stays. */
 FRESH(card__refusing_a_window_later__region_and_remedy_named_and_the_peer_kept)
 {
 	uint8_t descriptor[REGION_DESCRIPTOR_BYTES];
@@ -219,7 +219,7 @@ FRESH(card__refusing_a_window_later__region_and_remedy_named_and_the_peer_kept)
 	close_pair();
 }
 
-/* A card that takes the request and fails later, with any of these. */
+/* The card accepts the request and fails later with any of these statuses. */
 FRESH(card__failing_a_binding__region_and_remedy_named)
 {
 	static const enum ibv_wc_status statuses[] = { IBV_WC_MW_BIND_ERR, IBV_WC_LOC_PROT_ERR,

@@ -15,7 +15,7 @@ enum { WAIT_MS = 20000 };
 int __wrap_access(const char *path, int mode);
 int __real_access(const char *path, int mode);
 
-/* There is a connection manager: the fake one. */
+/* Simulates the existence of a connection manager. */
 int __wrap_access(const char *path, int mode)
 {
 	return strcmp(path, "/dev/infiniband/rdma_cm") == 0 ? 0 : __real_access(path, mode);
@@ -63,7 +63,7 @@ int pair_open(struct verbs_pair *p, uint32_t queue_depth)
 	}
 	for (int r = 0; r < 2 && rc == 0; r++)
 		rc = verbs_transport.connect(p->t[r], 1 - r, cards[1 - r], n[1 - r], &p->e[r]);
-	fake_counts.access_errors = 0; /* a window was proved to refuse */
+	fake_counts.access_errors = 0; /* caused by the check that a window refuses access */
 	return rc == 0 ? pair_connect(p) : rc;
 }
 

@@ -17,30 +17,30 @@ struct verbs_pair {
 	int n_events[2];
 };
 
-/* How rights are kept: "auto" (windows, on this card) or "no" (a domain for each peer). */
-/* As the settings of these names. */
+/* pair_memory_windows: "auto" (windows on this card) or "no" (a domain for each peer). */
+/* Values of the settings with these names. */
 extern const char *pair_traffic_class, *pair_service_level;
-/* enum ibv_mtu of the ports of both ranks; 0: fake.mtu. */
+/* enum ibv_mtu of the two ranks' ports; 0: fake.mtu. */
 extern uint8_t pair_mtu[2];
 extern const char *pair_memory_windows, *pair_relaxed_ordering;
-/* The limit for a lost link: PAIR_LINK_LOST_MS. */
+/* Limit for a lost link: PAIR_LINK_LOST_MS. */
 extern int pair_link_lost_ms;
-/* 0, or the first SLUICE_E*; what the card counted before is forgotten; what is open stays open
- * until pair_close(). */
+/* Returns 0 or the first SLUICE_E*. Resets the card's counters. Open objects stay open until
+ * pair_close(). */
 int pair_open(struct verbs_pair *p, uint32_t queue_depth);
-/* Both endpoints ready, or what one of them says, or SLUICE_ETIMEDOUT. */
+/* Returns 0 when both endpoints are ready, the error of one of them, or SLUICE_ETIMEDOUT. */
 int pair_connect(struct verbs_pair *p);
 void pair_close(struct verbs_pair *p);
-/* Polls both sides once; -1 for a side: not that one. */
+/* Polls both sides, or one side, once. */
 void pair_poll(struct verbs_pair *p);
 void pair_poll_side(struct verbs_pair *p, int side);
-/* Polls until side has n events of this kind (in all so far). 0, or -1 after some seconds. */
+/* Polls until side has had n events of this kind. Returns 0, or -1 after some seconds. */
 int pair_wait(struct verbs_pair *p, int side, enum event_kind kind, int n);
 int pair_count(const struct verbs_pair *p, int side, enum event_kind kind);
-/* Describes a region of side to the other side, as soon as the connection is up. */
+/* Describes a region of side to the other side once the connection is up. */
 int pair_describe(struct verbs_pair *p, int side, const struct region *region, uint8_t *descriptor);
-/* Region of side, opened at the other side. */
+/* Opens a region of side at the other side. */
 int pair_share(struct verbs_pair *p, int side, const struct region *region, struct remote **out);
-/* The region of rank 1 as its description for rank 0 has it. */
+/* Returns the region of rank 1 as described to rank 0. */
 struct verbs_region described(struct verbs_pair *p, const struct region *region);
 #endif

@@ -11,16 +11,16 @@ enum { BYTES = 65536, LARGE = (24 << 20) + 5000 };
 extern struct verbs_pair pair;
 extern char logged[65536];
 
-/* A test's setup: a new card, and nothing logged. */
+/* Setup function of a test: makes a new card and an empty log. */
 int fabric_setup(void **state);
 #define FRESH(test) TEST_WITH(test, fabric_setup, NULL)
 void open_pair(uint32_t queue_depth);
 void close_pair(void);
 void fill(void *bytes, size_t n, unsigned seed);
-/* From `at` in one region to `at` in the other. */
+/* Posts a transfer from offset `at` in one region to the same offset in the other. */
 int post(int side, enum transfer_kind kind, struct remote *to, const struct region *from, size_t at,
 	 size_t n, uint32_t imm);
-/* So many notices came to side, numbered from 0 and in order. */
+/* Checks that side got n notices, numbered from 0 and in order. */
 void check_numbers(int side, int n);
 
 struct two {
@@ -28,14 +28,15 @@ struct two {
 	struct remote *to_inbox, *to_log;
 };
 
-/* Rank 1 offers an inbox and a log to rank 0, which has memory of its own. */
+/* Rank 1 offers an inbox and a log to rank 0, which has its own memory. */
 struct two share_two(void);
 void close_two(struct two *x);
-/* The same, with the pair opened before and closed after. */
+/* As share_two() and close_two(), but also open and close the pair. */
 struct two open_two(uint32_t queue_depth);
 void close_all(struct two *x);
 
-/* A region of rank 1 that is longer than any piece, and one of rank 0; both filled, differently. */
+/* A region of rank 1 that is longer than any piece, and one of rank 0, both filled with different
+ * bytes. */
 struct large {
 	struct region *far, *near;
 	struct remote *to;
