@@ -49,6 +49,8 @@ struct sendlog {
 	/* The entries [first, end); those before next are in the queue pair. */
 	struct sent *sent;
 	uint64_t first, next, end;
+	/* The last entries that wait only for sendlog_post(), and how many of them are READs. */
+	uint32_t later, later_reads;
 	uint8_t *memory; /* TRANSFER_INLINE_BYTES for each entry, then a slot's bytes */
 	uint32_t lkey;
 
@@ -258,6 +260,7 @@ static void chain_entries(struct sendlog *log)
 
 static void post_entries(struct sendlog *log)
 {
+	log->later = log->later_reads = 0;
 	log->chaining = 1;
 	chain_entries(log);
 	log->chaining = 0;
@@ -336,7 +339,8 @@ int sendlog_room(struct sendlog *log, const struct transfer *x, uint64_t entries
 	if (log->end - log->first + entries > log->sizes.log_entries)
 		return 0;
 	if (x->kind == TRANSFER_GET)
-		return log->reads < log->reads_max && log->next == log->end && log->running;
+		return log->reads + log->later_reads < log->reads_max &&
+		       log->next + log->later == log->end && log->running;
 	if (x->kind == TRANSFER_PUT_NOTIFY &&
 	    log->notify_sent - log->credit_seen >= log->peer_slot.credits)
 		return log->notify_sent - credit(log) < log->peer_slot.credits;
@@ -387,6 +391,7 @@ static void append_entry(struct sendlog *log, const struct transfer *x, uint32_t
 void sendlog_append(struct sendlog *log, const struct transfer *x, uint32_t lkey,
 		    const struct sendlog_target *target, int later)
 {
+	const int at_once = log->running && log->next + log->later == log->end;
 	const uint64_t begin = log->end;
 	uint64_t from = 0;
 
@@ -398,8 +403,15 @@ void sendlog_append(struct sendlog *log, const struct transfer *x, uint32_t lkey
 		append_entry(log, x, lkey, target, from, n);
 		from += n;
 	} while (from < x->bytes);
-	if (!later && log->running && log->next == begin)
+	if (!at_once)
+		return; /* earlier entries wait for room or for the connection */
+	if (!later || (x->kind == TRANSFER_GET && x->bytes > STREAM_SMALL_BYTES)) {
 		post_entries(log);
+		return;
+	}
+	log->later += (uint32_t)(log->end - begin);
+	if (x->kind == TRANSFER_GET)
+		log->later_reads += (uint32_t)(log->end - begin);
 }
 
 void sendlog_post(struct sendlog *log)

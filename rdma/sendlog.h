@@ -75,7 +75,8 @@ uint64_t sendlog_entries(const struct transfer *x, const struct sendlog_target *
 int sendlog_room(struct sendlog *log, const struct transfer *x, uint64_t entries);
 /* Returns 1 if the log sends x from a copy, so that x needs no local key. */
 int sendlog_copies(const struct transfer *x);
-/* Needs room. later: posts x only with sendlog_post(). */
+/* Needs room. later: posts x only with sendlog_post(), unless x is a large READ, which would keep
+ * the log from posting what follows. */
 void sendlog_append(struct sendlog *log, const struct transfer *x, uint32_t lkey,
 		    const struct sendlog_target *target, int later);
 /* Posts the waiting transfers, with one doorbell if they are few. */

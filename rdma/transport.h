@@ -171,8 +171,9 @@ struct transport_ops {
 	 * PUT_NOTIFY posted before it, unless the network lost it; on a transport without this
 	 * order, a PUT_NOTIFY may be late by one piece. */
 	int (*post)(struct endpoint *e, const struct transfer *transfer);
-	/* on 1: puts may wait from here on. on 0: the waiting puts are posted, with one doorbell of
-	 * the card for each peer. In between, only post() is called. NULL: post() posts. */
+	/* on 1: transfers may wait from here on. on 0: the waiting ones are posted, with one
+	 * doorbell of the card for each peer. In between, only post() is called. NULL: post()
+	 * posts. */
 	void (*gather)(struct transport *t, int on);
 	/* Returns up to n events. Never sleeps. */
 	int (*poll)(struct transport *t, struct event *events, int n);

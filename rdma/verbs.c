@@ -41,6 +41,7 @@ struct verbs_endpoint {
 	struct sendlog *log;
 	struct rights_peer *rights;
 	struct queue_pair *pair;
+	int waits; /* it is in the list of verbs_gather() */
 };
 
 struct verbs {
@@ -61,8 +62,10 @@ struct verbs {
 	size_t copies_stride;
 
 	struct wakeup wakeup;
-	unsigned wants;        /* LINK_* */
-	int gathering;         /* puts wait for the end of verbs_gather() */
+	unsigned wants; /* LINK_* */
+	/* verbs_gather(): transfers wait for its end, and n_waiting peers have some. */
+	int gathering, n_waiting;
+	struct verbs_endpoint **waiting;
 	int ticking;           /* some link's timer runs */
 	uint64_t next_look_ns; /* when to check rdma_cm, the device and the timers next */
 	uint32_t polls;
@@ -296,7 +299,7 @@ static int verbs_prepare(struct endpoint *e, const struct region *region, const 
 static int verbs_post(struct endpoint *e, const struct transfer *x)
 {
 	struct verbs_endpoint *ep = verbs_endpoint_of(e);
-	const struct verbs *v = verbs_of(e->transport);
+	struct verbs *v = verbs_of(e->transport);
 	struct sendlog_target target;
 	uint64_t entries;
 	uint32_t lkey = 0;
@@ -321,7 +324,11 @@ static int verbs_post(struct endpoint *e, const struct transfer *x)
 		if (rc)
 			return rc;
 	}
-	sendlog_append(ep->log, x, lkey, &target, v->gathering && x->kind != TRANSFER_GET);
+	sendlog_append(ep->log, x, lkey, &target, v->gathering);
+	if (v->gathering && !ep->waits) {
+		ep->waits = 1;
+		v->waiting[v->n_waiting++] = ep;
+	}
 	transfer_count(e, x);
 	return SLUICE_OK;
 }
@@ -341,8 +348,11 @@ static void verbs_gather(struct transport *t, int on)
 	struct verbs *v = verbs_of(t);
 
 	v->gathering = on;
-	for (int i = 0; !on && i < v->n_peers; i++)
-		sendlog_post(v->peers[i]->log);
+	for (int i = 0; !on && i < v->n_waiting; i++) {
+		v->waiting[i]->waits = 0;
+		sendlog_post(v->waiting[i]->log);
+	}
+	v->n_waiting = on ? v->n_waiting : 0;
 }
 
 /* ---- polling ---------------------------------------------------------------------- */
@@ -487,7 +497,8 @@ static int open_tables(struct verbs *v)
 
 	v->peers = calloc(peers, sizeof(*v->peers));
 	v->by_rank = calloc((size_t)v->size, sizeof(*v->by_rank));
-	if (!v->peers || !v->by_rank)
+	v->waiting = calloc(peers, sizeof(*v->waiting));
+	if (!v->peers || !v->by_rank || !v->waiting)
 		return fail(SLUICE_ENOMEM, "verbs: no memory for a table of %d peers", v->size);
 	rc = event_queue_open(
 		&v->events, v->sizes.receives + 3 * v->sizes.log_entries * (uint32_t)peers + 1024);
@@ -669,6 +680,7 @@ static void verbs_close(struct transport **t)
 	event_queue_close(&v->events);
 	free(v->peers);
 	free(v->by_rank);
+	free(v->waiting);
 	free(v);
 	*t = NULL;
 }

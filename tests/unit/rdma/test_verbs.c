@@ -126,6 +126,64 @@ FRESH(read_depth_of_one__eight_gets__one_at_a_time)
 	close_all(&x);
 }
 
+FRESH(gathered__notify_and_gets_beyond_the_read_depth__one_doorbell_and_the_last_must_wait)
+{
+	enum { DEPTH_OF_READS = 4 };
+
+	fake.attr.max_qp_init_rd_atom = DEPTH_OF_READS;
+	struct two x = open_two(DEPTH);
+	fill(x.log->base, BYTES, 6);
+	fake.held = 1;
+	const uint64_t before = fake_counts.doorbells;
+	verbs_transport.gather(pair.t[0], 1);
+	assert_int_equal(post(0, TRANSFER_PUT_NOTIFY, x.to_inbox, x.near, 0, 0, 0), 0);
+	for (size_t i = 0; i < DEPTH_OF_READS; i++)
+		assert_int_equal(post(0, TRANSFER_GET, x.to_log, x.near, i * 8000, 8000, 1), 0);
+	assert_int_equal(post(0, TRANSFER_GET, x.to_log, x.near, 32000, 8000, 1), SLUICE_EAGAIN);
+	assert_int_equal(post(0, TRANSFER_PUT_NOTIFY, x.to_inbox, x.near, 0, 0, 1), 0);
+	assert_int_equal(fake_counts.doorbells, before);
+	verbs_transport.gather(pair.t[0], 0);
+	assert_int_equal(fake_counts.doorbells, before + 1);
+	assert_int_equal(fake_counts.most_outstanding, DEPTH_OF_READS + 2);
+	verbs_transport.gather(pair.t[0], 1);
+	verbs_transport.gather(pair.t[0], 0);
+	assert_int_equal(fake_counts.doorbells, before + 1);
+	fake_release(0);
+	assert_int_equal(pair_wait(&pair, 0, EVENT_DONE, DEPTH_OF_READS), 0);
+	assert_int_equal(post(0, TRANSFER_GET, x.to_log, x.near, 32000, 8000, 1), 0);
+	fake_release(0);
+	fake.held = 0;
+	assert_int_equal(pair_wait(&pair, 0, EVENT_DONE, DEPTH_OF_READS + 1), 0);
+	assert_int_equal(pair_wait(&pair, 1, EVENT_IMM, 2), 0);
+	check_numbers(1, 2);
+	assert_memory_equal(x.log->base, x.near->base, 40000);
+	close_all(&x);
+}
+
+/* Nothing that follows may wait behind its pieces in the log. */
+FRESH(gathered__get_of_24_megabytes__goes_at_once_after_what_waits)
+{
+	struct large x = open_large(DEPTH);
+	const struct fake_counts before = fake_counts;
+
+	fake.held = 1;
+	verbs_transport.gather(pair.t[0], 1);
+	assert_int_equal(post(0, TRANSFER_PUT_NOTIFY, x.to, x.near, 0, 8, 0), 0);
+	assert_int_equal(fake_counts.doorbells, before.doorbells);
+	assert_int_equal(post(0, TRANSFER_GET, x.to, x.near, 0, LARGE, 1), 0);
+	assert_int_equal(fake_counts.doorbells, before.doorbells + 1);
+	verbs_transport.gather(pair.t[0], 0);
+	assert_int_equal(fake_counts.doorbells, before.doorbells + 1);
+	while (!pair_count(&pair, 0, EVENT_DONE)) {
+		fake_release(0);
+		pair_poll(&pair);
+	}
+	fake.held = 0;
+	check_numbers(1, 1);
+	assert_memory_equal(x.far->base, x.near->base, LARGE);
+	close_large(&x);
+}
+
 FRESH(small_put__late_execution__carries_the_bytes_of_its_post)
 {
 	static const uint32_t inlines[] = { 220, 0 };

@@ -72,6 +72,43 @@ FRESH(flap__disconnected_without_completions__every_notify_arrives_once_and_in_o
 	flap(2);
 }
 
+/* The connection breaks among them (2), or before them (1), or the card refuses the chain (0). */
+FRESH(gathered__connection_breaks__every_notify_and_get_ends_once_and_in_order)
+{
+	int sent = 0, gets = 0;
+
+	struct two x = open_two(DEPTH);
+	fill(x.log->base, BYTES, 3);
+	for (int round = 0; round < 9; round++) {
+		if (round % 3 == 1)
+			fake_cm_cut(1);
+		verbs_transport.gather(pair.t[0], 1);
+		for (int i = 0; i < 3; i++, sent++) {
+			if (round % 3 == 2 && i == 1)
+				fake_cm_cut(1);
+			assert_int_equal(post(0, TRANSFER_PUT_NOTIFY, x.to_inbox, x.near, 0, 0,
+					      (uint32_t)sent),
+					 0);
+			const int rc = post(0, TRANSFER_GET, x.to_log, x.near, (size_t)sent * 2000,
+					    2000, 1);
+			assert_true(rc == 0 || rc == SLUICE_EAGAIN);
+			gets += rc == 0;
+		}
+		fake.fail_call = round % 3 == 0 ? fake_counts.calls + 1 : 0;
+		verbs_transport.gather(pair.t[0], 0);
+		assert_int_equal(pair_wait(&pair, 1, EVENT_IMM, sent), 0);
+		assert_int_equal(pair_wait(&pair, 0, EVENT_DONE, gets), 0);
+		if (round % 3 == 0)
+			assert_string_equal(fake_counts.failed, "ibv_post_send");
+		assert_int_equal(pair_connect(&pair), 0);
+	}
+	assert_int_equal(gets, sent);
+	check_numbers(1, sent);
+	assert_memory_equal(x.log->base, x.near->base, (size_t)sent * 2000);
+	assert_int_equal(pair_count(&pair, 0, EVENT_GONE), 0);
+	close_all(&x);
+}
+
 FRESH(completion_fails__status_of_the_link__resumes)
 {
 	static const enum ibv_wc_status statuses[] = { IBV_WC_RETRY_EXC_ERR,
