@@ -241,6 +241,14 @@ void progress_poll(sluice_job *job)
 	poll_events(job->root);
 }
 
+void progress_gather(sluice_job *job, int on)
+{
+	TOKEN_HELD(job);
+	for (int t = 0; t < job->n_transports; t++)
+		if (job->transports[t]->ops->gather)
+			job->transports[t]->ops->gather(job->transports[t], on);
+}
+
 static int arm(sluice_job *job)
 {
 	int pending = 0;

@@ -88,6 +88,9 @@ void progress_nap(void);
  * wait, other threads may hold it for other objects. */
 int progress_until(sluice_job *job, int (*done)(void *), void (*describe)(void *, char *, size_t),
 		   void *context);
+/* on 1: transfers may wait for each other from here on. on 0: the waiting ones go, with one
+ * doorbell of the card for each peer. In between, the caller only posts. Token held. */
+void progress_gather(sluice_job *job, int on);
 /* Adds to the number of operations that end without an event. Token held. */
 void progress_unannounced(sluice_job *job, int more);
 /* Returns 1 if a call of this rank has waited in progress_until() for longer than it spins. Token

@@ -51,6 +51,7 @@ struct lanes {
 	uint32_t holders;
 	struct lane *to; /* [shard][holder] */
 	int shared;      /* 1: some rank holds several shards */
+	int arrived;     /* number of shards whose READ has ended and was not handled */
 	uint64_t awaits; /* the step for which lanes_await_slots() waits */
 };
 
@@ -69,6 +70,12 @@ static struct lane *lanes_to(const struct lanes *lanes, uint32_t shard)
 static const struct lane *lane_from(const struct lanes *lanes, uint32_t shard)
 {
 	return io_of(lanes, shard)->from;
+}
+
+static void set_down(struct lanes *lanes, struct shard_io *io, enum lane_down down)
+{
+	lanes->arrived += (down == DOWN_ARRIVED) - (io->down == DOWN_ARRIVED);
+	io->down = down;
 }
 
 /* ---- memory ---------------------------------------------------------------- */
@@ -168,7 +175,7 @@ void lanes_restart(struct lanes *lanes, uint64_t publications)
 			lane->last_bytes = 0;
 		}
 		io->have = io->base = publications;
-		io->down = DOWN_IDLE;
+		set_down(lanes, io, DOWN_IDLE);
 		io->torn = 0;
 	}
 	lanes_follow(lanes);
@@ -333,23 +340,16 @@ void lane_send(struct lanes *lanes, uint32_t shard)
 		lane_post(lanes, shard);
 }
 
-static void gather(const sluice_job *job, int on)
-{
-	for (int t = 0; t < job->n_transports; t++)
-		if (job->transports[t]->ops->gather)
-			job->transports[t]->ops->gather(job->transports[t], on);
-}
-
 int lanes_post(struct lanes *lanes)
 {
 	int complete = 1;
 
 	if (lanes->shared)
-		gather(lanes->of.job, 1);
+		progress_gather(lanes->of.job, 1);
 	for (uint32_t s = 0; s < lanes->of.layout->n_shards && !lanes->of.job->failure.code; s++)
 		complete &= lane_post(lanes, s);
 	if (lanes->shared)
-		gather(lanes->of.job, 0);
+		progress_gather(lanes->of.job, 0);
 	return complete && !lanes->of.job->failure.code;
 }
 
@@ -464,7 +464,7 @@ int lane_notice(struct lanes *lanes, uint32_t shard, int peer)
 
 void lane_read_ended(struct lanes *lanes, uint32_t shard, int status)
 {
-	io_of(lanes, shard)->down = DOWN_ARRIVED;
+	set_down(lanes, io_of(lanes, shard), DOWN_ARRIVED);
 	io_of(lanes, shard)->read_status = status;
 }
 
@@ -531,6 +531,33 @@ void lane_read(struct lanes *lanes, uint32_t shard)
 			 rank_text(lanes->of.job, lane->to->at.rank));
 }
 
+int lanes_read(struct lanes *lanes, uint64_t wanted)
+{
+	struct lap lap = { 0 };
+	int reads = 0, others = 0;
+
+	for (uint32_t s = 0; s < lanes->of.layout->n_shards && !lanes->of.job->failure.code; s++) {
+		if (!lane_announced(lanes, s, wanted))
+			continue;
+		if (lane_from(lanes, s)->to->endpoint->transport->ops->copies_at_post) {
+			others = 1;
+			continue;
+		}
+		if (!reads++) {
+			lap = stopwatch_begin();
+			if (lanes->shared)
+				progress_gather(lanes->of.job, 1);
+		}
+		lane_read(lanes, s);
+	}
+	if (reads) {
+		if (lanes->shared)
+			progress_gather(lanes->of.job, 0);
+		stopwatch_end(lanes->of.stopwatch, TIME_PULL, &lap);
+	}
+	return others || lanes->arrived;
+}
+
 int lane_arrived(const struct lanes *lanes, uint32_t shard)
 {
 	return io_of(lanes, shard)->down == DOWN_ARRIVED;
@@ -549,7 +576,7 @@ int lane_take(struct lanes *lanes, uint32_t shard, struct message *m, uint8_t **
 	const int peer = io->from->to->at.rank;
 	const char *why = "the READ failed";
 
-	io->down = DOWN_IDLE;
+	set_down(lanes, io, DOWN_IDLE);
 	*copy = io->buffer;
 	if (!io->read_status && !message_copy(io->buffer, lane_last_bytes(lanes, shard), io->buffer,
 					      lanes->of.layout->shards[shard].delta_bytes, m, &why))
@@ -576,7 +603,7 @@ void lane_took(struct lanes *lanes, uint32_t shard, uint64_t taken, uint64_t bas
 	struct shard_io *io = io_of(lanes, shard);
 	const int own = io->from->to->at.rank == lanes->of.job->rank;
 
-	io->down = DOWN_IDLE;
+	set_down(lanes, io, DOWN_IDLE);
 	io->have = taken;
 	io->base = base;
 	io->torn = 0;

@@ -101,6 +101,10 @@ const uint8_t *lane_entry(const struct lanes *lanes, uint32_t shard);
 /* If the queue has room, posts the READ of the announced entry (a get of the transport). Token
  * held. */
 void lane_read(struct lanes *lanes, uint32_t shard);
+/* Posts the READs of all announced publications `wanted`, unless a transport copies at once; those
+ * from one rank with one doorbell of the card. Returns 1 if there is more to do: other publications
+ * are announced, or a READ has ended. Token held. */
+int lanes_read(struct lanes *lanes, uint64_t wanted);
 /* Returns 1 if a READ has ended and its bytes were not handled yet. */
 int lane_arrived(const struct lanes *lanes, uint32_t shard);
 /* Returns the unchecked bytes of that READ, or NULL if it failed. */

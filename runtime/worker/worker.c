@@ -392,7 +392,7 @@ static int added_whole(struct worker *w, uint32_t shard,
 	return 1;
 }
 
-/* Adds an announced publication directly from the owner's log, or starts to READ it. */
+/* Adds an announced publication directly from the owner's log, or copies it from there. */
 static void fetch_delta(struct worker *w, uint32_t shard)
 {
 	const struct lap lap = stopwatch_begin();
@@ -412,6 +412,9 @@ static int take_deltas(struct worker *w)
 
 	if (!w->step.asked)
 		return 0; /* the application has not called pull yet */
+	/* READs travel while publications are added. */
+	if (!lanes_read(w->lanes, publication))
+		return w->step.shards_done == w->layout->n_shards;
 	for (uint32_t s = 0; s < w->layout->n_shards && !w->job->failure.code; s++) {
 		struct message m;
 		uint8_t *copy;
