@@ -105,11 +105,9 @@ static void advance_models(sluice_job *job)
 {
 	for (uint32_t i = 0; i < clients_n_stirred(&job->clients);) {
 		sluice_model *model = clients_stirred(&job->clients, i);
-		int moved = 0;
 		if (worker_goes_on(model->worker))
 			step_advance(model->worker);
-		for (uint32_t s = 0; s < model->n_own; s++)
-			moved |= shard_advance(&model->shards[s]);
+		const int moved = shards_advance(model);
 		if (moved)
 			clients_count_advance(&job->clients);
 		if (moved || is_at_work(model))

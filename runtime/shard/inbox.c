@@ -22,12 +22,21 @@ struct inbox {
 
 struct inboxes {
 	uint64_t waiting_since_ns;
+	int due;           /* number of workers with a notice_due */
 	struct inbox of[]; /* workers */
 };
 
 static struct inbox *inbox_of(const struct shard *shard, int worker)
 {
 	return &shard->inboxes->of[worker];
+}
+
+static void set_due(const struct shard *shard, int worker, int due)
+{
+	struct inbox *inbox = inbox_of(shard, worker);
+
+	shard->inboxes->due += due - inbox->notice_due;
+	inbox->notice_due = due;
 }
 
 /* ---- memory ---------------------------------------------------------------- */
@@ -56,7 +65,7 @@ void inboxes_restart(struct shard *shard)
 		inbox->slots = home_slots(shard->model.home, shard->id, w);
 		inbox->arrived = 0;
 		inbox->newest = (struct announced){ shard->published, 0, 0 };
-		inbox->notice_due = 0;
+		set_due(shard, w, 0);
 	}
 }
 
@@ -140,7 +149,7 @@ void inbox_drop(struct shard *shard, int worker)
 	struct inbox *inbox = inbox_of(shard, worker);
 
 	shard->model.stats->refused_messages += inbox->arrived - ring_reader_consumed(&inbox->ring);
-	inbox->notice_due = 0;
+	set_due(shard, worker, 0);
 }
 
 uint64_t inboxes_waiting_since(const struct shard *shard)
@@ -157,10 +166,8 @@ void inboxes_wait_since(struct shard *shard, uint64_t ns)
 
 void inbox_announce(struct shard *shard, int worker, struct announced newest, int notify)
 {
-	struct inbox *inbox = inbox_of(shard, worker);
-
-	inbox->newest = newest;
-	inbox->notice_due = notify;
+	inbox_of(shard, worker)->newest = newest;
+	set_due(shard, worker, notify != 0);
 }
 
 /* Posts one notice. Returns 0, SLUICE_EAGAIN (try again later), SLUICE_EPEER (an event will report
@@ -187,6 +194,11 @@ static int notify(const struct shard *shard, int worker)
 	return e->transport->ops->post(e, &t);
 }
 
+int inboxes_due(const struct shard *shard)
+{
+	return shard->inboxes->due > 0;
+}
+
 /* Notifies the workers of the newest publication, by one 32-byte WRITE to each. At most one is
  * unacknowledged per worker, because the next version needs the worker's next push. */
 int inboxes_notify(struct shard *shard)
@@ -194,10 +206,8 @@ int inboxes_notify(struct shard *shard)
 	sluice_job *job = shard->job;
 	int sent = 0;
 
-	for (int w = 0; w < job->workers; w++) {
-		struct inbox *inbox = inbox_of(shard, w);
-
-		if (!inbox->notice_due || job->peers[w].state == PEER_LOST)
+	for (int w = 0; w < job->workers && shard->inboxes->due; w++) {
+		if (!inbox_of(shard, w)->notice_due || job->peers[w].state == PEER_LOST)
 			continue;
 		const int rc = notify(shard, w);
 		if (rc == SLUICE_EAGAIN || rc == SLUICE_EPEER)
@@ -207,7 +217,7 @@ int inboxes_notify(struct shard *shard)
 				 rank_text(job, w), shard->id);
 			return 0;
 		}
-		inbox->notice_due = 0;
+		set_due(shard, w, 0);
 		sent = 1;
 		if (w != job->rank)
 			shard->model.stats->control_bytes += NOTICE_BYTES;
@@ -217,10 +227,10 @@ int inboxes_notify(struct shard *shard)
 
 int inboxes_have_work(const struct shard *shard)
 {
-	int work = 0;
+	int work = inboxes_due(shard);
 
 	for (int w = 0; w < shard->job->workers && !work; w++)
-		work = inbox_has(shard, w) || inbox_of(shard, w)->notice_due;
+		work = inbox_has(shard, w);
 	return work;
 }
 

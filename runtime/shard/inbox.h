@@ -71,6 +71,8 @@ struct announced {
 /* Records that a publication for this worker is in the log. With notify 0, the worker is not
  * notified. */
 void inbox_announce(struct shard *shard, int worker, struct announced newest, int notify);
+/* Returns 1 if a notice is due. */
+int inboxes_due(const struct shard *shard);
 /* Sends the notices that are due. Returns 1 if any was sent. */
 int inboxes_notify(struct shard *shard);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The loop of the shard half. It takes the workers' messages out of their inboxes in rank order,
  * reduces them as prefixes become complete, applies the update, publishes a delta and notifies the
- * workers. It never blocks: any thread that polls runs shard_advance(), so shards make progress
+ * workers. It never blocks: any thread that polls runs shards_advance(), so shards make progress
  * while their rank's application computes. */
 #include "shard/shard.h"
 #include "shard/gather.h"
@@ -20,6 +20,8 @@
 #include "shard/shard_hooks.h"
 #include <stdio.h>
 #include <string.h>
+
+enum { TOGETHER_COORDINATES = 1 << 14 }; /* notices of smaller shards to one rank go together */
 
 /* ---- gather ---------------------------------------------------------------- */
 
@@ -247,13 +249,36 @@ static const struct closing *shard_closing(const struct shard *shard)
 	return &closings[shard->rules.schedule->phases[0].close];
 }
 
-int shard_advance(struct shard *shard)
+/* Returns 1 if the shard is summed and published in about the time of a message, so that its notice
+ * may wait for those of the rank's other shards. A worker needs all shards of a step. While a long
+ * shard is summed, the worker reads the one before. */
+static int is_short(const struct shard *shard)
 {
-	if (shard->job->failure.code)
-		return 0;
-	const int moved = shard_closing(shard)->advance(shard);
+	const uint64_t pushed = (uint64_t)shard->job->workers * shard->at->up_capacity;
 
-	return inboxes_notify(shard) | moved;
+	return pushed + shard->at->span <= TOGETHER_COORDINATES;
+}
+
+int shards_advance(sluice_model *model)
+{
+	int moved = 0, waiting = 0;
+
+	for (uint32_t i = 0; i < model->n_own && !model->job->failure.code; i++) {
+		struct shard *shard = &model->shards[i];
+
+		moved |= shard_closing(shard)->advance(shard);
+		if (model->n_own == 1 || !is_short(shard))
+			moved |= inboxes_notify(shard);
+		else
+			waiting |= inboxes_due(shard);
+	}
+	if (!waiting)
+		return moved;
+	progress_gather(model->job, 1);
+	for (uint32_t i = 0; i < model->n_own; i++)
+		moved |= inboxes_notify(&model->shards[i]);
+	progress_gather(model->job, 0);
+	return moved;
 }
 
 int shard_works(const struct shard *shard)

@@ -8,10 +8,11 @@
 
 struct shard;
 
-/* Gathers the messages that have arrived, publishes when they are complete, and sends the notices.
- * Returns 1 if there was progress. Never waits. */
-int shard_advance(struct shard *shard);
-/* Returns 1 if shard_advance() has something to do, or will have without another message from a
+/* Gathers the messages that have arrived for this rank's shards, publishes when they are complete,
+ * and sends the notices; those of short shards to one rank with one doorbell of the card. Returns 1
+ * if there was progress. Never waits. */
+int shards_advance(sluice_model *model);
+/* Returns 1 if shards_advance() has something to do, or will have without another message from a
  * worker. */
 int shard_works(const struct shard *shard);
 /* The functions for the members waits, explain and describe_waits of struct job_client. */

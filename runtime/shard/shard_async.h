@@ -36,7 +36,7 @@ struct async_shard; /* shard.async; NULL unless the recipe says when=async */
 extern const struct shard_hooks shard_async_hooks;
 /* Called when shard.copy holds the parameters with which all workers begin. */
 void shard_async_begin(struct shard *shard);
-/* Does what shard_advance() does, except for sending notices. */
+/* Does what shards_advance() does for one shard, except for sending notices. */
 int shard_async_advance(struct shard *shard);
 /* Returns 1 if the shard does not wait for a message of this worker. */
 int shard_async_excused(const struct shard *shard, int worker);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Preloaded into sluice-train by test_posts.sh: counts what the process posts, by kind, and writes
- * one line at the end to the file $COUNT_POSTS.RANK: push N notice N small N write N read N control
- * N other N bells N. bells: calls that posted a push. push, notice: writes whose immediate says so;
- * control: other immediates (barriers, sums, status, greetings); small: writes without immediate
- * and reads of up to 64 bytes (credits, heartbeats); write: larger ones, which no protocol step
- * should need. */
+ * one line at the end to the file $COUNT_POSTS.RANK: push N BELLS notice N BELLS small N BELLS
+ * write N BELLS read N BELLS control N BELLS other N BELLS. BELLS: calls that posted at least one
+ * of the kind. push, notice: writes whose immediate says so; control: other immediates (barriers,
+ * sums, status, greetings); small: writes without immediate and reads of up to 64 bytes (credits,
+ * heartbeats); write: larger ones, which no protocol step should need. */
 #include "hook.h"
 #include "runtime/job/progress_token.h"
 #include <endian.h>
@@ -13,10 +13,10 @@
 #include <stdlib.h>
 
 enum { SMALL_BYTES = 64 };
-enum kind { PUSH, NOTICE, SMALL, WRITE, READ, CONTROL, OTHER, BELLS, KINDS };
+enum kind { PUSH, NOTICE, SMALL, WRITE, READ, CONTROL, OTHER, KINDS };
 static const char *const names[KINDS] = { "push", "notice",  "small", "write",
-					  "read", "control", "other", "bells" };
-static atomic_ulong counts[KINDS];
+					  "read", "control", "other" };
+static atomic_ulong counts[KINDS], bells[KINDS];
 
 static unsigned long request_bytes(const struct ibv_send_wr *request)
 {
@@ -44,12 +44,13 @@ static enum kind kind_of(const struct ibv_send_wr *request)
 
 void hook_before_post(struct ibv_qp *qp, struct ibv_send_wr *chain)
 {
-	int pushes = 0;
+	int has[KINDS] = { 0 };
 
 	(void)qp;
 	for (; chain; chain = chain->next)
-		pushes |= kind_of(chain) == PUSH;
-	atomic_fetch_add(&counts[BELLS], (unsigned long)pushes);
+		has[kind_of(chain)] = 1;
+	for (int i = 0; i < KINDS; i++)
+		atomic_fetch_add(&bells[i], (unsigned long)has[i]);
 }
 
 void hook_posted(struct ibv_qp *qp, const struct ibv_send_wr *request)
@@ -80,7 +81,7 @@ static void __attribute__((destructor)) report(void)
 	if (!out)
 		return;
 	for (int i = 0; i < KINDS; i++)
-		fprintf(out, "%s %lu%s", names[i], atomic_load(&counts[i]),
-			i + 1 < KINDS ? " " : "\n");
+		fprintf(out, "%s %lu %lu%s", names[i], atomic_load(&counts[i]),
+			atomic_load(&bells[i]), i + 1 < KINDS ? " " : "\n");
 	fclose(out);
 }

@@ -53,6 +53,8 @@ struct fake_settings {
 	enum ibv_wr_opcode fail_opcode;
 	uint32_t next_imm;  /* replaces the next immediate; 0: none */
 	unsigned fail_call; /* the number of the fallible call that fails, once; 0: none */
+	/* Called with the lock held for each chain that is posted; NULL: nobody looks. */
+	void (*looks_at)(const struct ibv_qp *qp, const struct ibv_send_wr *chain);
 };
 
 struct fake_counts {

@@ -514,6 +514,8 @@ int fake_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr
 	*bad = wr;
 	fake_lock();
 	fake_counts.doorbells++;
+	if (fake.looks_at)
+		fake.looks_at(qp, wr);
 	for (; wr != NULL && err == 0; wr = wr->next) {
 		*bad = wr;
 		err = enqueue(q, wr);

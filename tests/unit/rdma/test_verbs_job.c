@@ -7,6 +7,7 @@
 #include "sluice.h"
 #include "sluice_region.h"
 #include "compress/message.h"
+#include "job/progress_token.h"
 #include "model/home.h"
 #include "model/model.h"
 #include "worker/lane.h"
@@ -106,6 +107,9 @@ static uint64_t digests[RANKS];
 static char troubles[RANKS][512];
 static int registered; /* registrations after the models were opened */
 
+static int shards = RANKS;
+static size_t count = COUNT; /* of parameters */
+
 static void swallow(int level, const char *line, void *context)
 {
 }
@@ -114,10 +118,35 @@ static int step(sluice_model *model, float *params, float *grad, int number, int
 {
 	int rc;
 
-	for (int i = 0; i < COUNT; i++)
+	for (int i = 0; i < (int)count; i++)
 		grad[i] = (float)((i * 7 + number * 13 + rank * 5) % 101 - 50) / 64;
 	rc = sluice_push(model, grad);
 	return rc == 0 ? sluice_pull(model, params) : rc;
+}
+
+/* ---- doorbells --------------------------------------------------------------- */
+
+enum bell { BELL_PUSH, BELL_NOTICE, BELL_READ, BELLS, QPNS = 64 };
+static uint64_t bells[QPNS][BELLS]; /* of a queue pair, which leads from one rank to one peer */
+static int counts_bells;
+
+static void count_bells(const struct ibv_qp *qp, const struct ibv_send_wr *chain)
+{
+	int has[BELLS] = { 0 };
+
+	if (!counts_bells)
+		return;
+	for (; chain; chain = chain->next) {
+		const uint32_t kind = be32toh(chain->imm_data) >> IMM_KIND_SHIFT;
+
+		has[BELL_READ] |= chain->opcode == IBV_WR_RDMA_READ;
+		if (chain->opcode == IBV_WR_RDMA_WRITE_WITH_IMM) {
+			has[BELL_PUSH] |= kind == IMM_PUSH;
+			has[BELL_NOTICE] |= kind == IMM_NOTICE;
+		}
+	}
+	for (int i = 0; i < BELLS; i++)
+		bells[qp->qp_num % QPNS][i] += (uint64_t)has[i];
 }
 
 /* Progress threads continue to count. */
@@ -131,7 +160,14 @@ static struct fake_counts counts_now(void)
 	return now;
 }
 
-static int shards = RANKS;
+static struct fake_counts counts_from_here(int bells_too)
+{
+	fake_lock();
+	counts_bells = bells_too;
+	fake_unlock();
+	return counts_now();
+}
+
 /* The length of a user's region; 0: there is none. */
 static size_t user_bytes;
 
@@ -179,10 +215,10 @@ static void *run_rank(void *argument)
 				  .lost_after_ms = HOUR_MS }; /* no heartbeat is checked in
 								 between */
 	sluice_model_attr attr = { .size = sizeof(attr),
-				   .count = COUNT,
+				   .count = count,
 				   .shards = (uint32_t)shards,
 				   .recipe = "up=topk(0.01) down=topk(0.01)" };
-	float *params = calloc(COUNT, sizeof(*params)), *grad = calloc(COUNT, sizeof(*grad));
+	float *params = calloc(count, sizeof(*params)), *grad = calloc(count, sizeof(*grad));
 	sluice_model *model = NULL;
 	sluice_job *job = NULL;
 	int rc;
@@ -210,18 +246,18 @@ static void *run_rank(void *argument)
 		rc = step(model, params, grad, i, my_rank);
 	pthread_barrier_wait(&meeting);
 	if (my_rank == 0)
-		before = counts_now();
+		before = counts_from_here(1);
 	pthread_barrier_wait(&meeting);
 	for (int i = WARM; i < WARM + STEPS && rc == 0; i++)
 		rc = step(model, params, grad, i, my_rank);
 	pthread_barrier_wait(&meeting);
 	if (my_rank == 0)
-		after = counts_now();
+		after = counts_from_here(0);
 	pthread_barrier_wait(&meeting);
 	if (rc != 0)
 		snprintf(troubles[my_rank], sizeof(troubles[0]), "rank %d: %s", my_rank,
 			 sluice_last_error());
-	digests[my_rank] = sluice_digest(params, COUNT * sizeof(*params));
+	digests[my_rank] = sluice_digest(params, count * sizeof(*params));
 	sluice_model_close(&model);
 	sluice_finalize(&job);
 	free(params);
@@ -296,19 +332,50 @@ TEST(model__on_a_card_without_windows__registers_its_staging_memory_once)
 			 registered); /* so a lack of memory is reported when the model is opened */
 }
 
-/* Doorbells from each rank to each peer: one for the pushes to the peer's shards, one for each
- * notice (posted when a shard is done) and one for each READ (posted when a notice has come).
- * Credits are rare. */
-TEST(steady_state__three_shards_a_rank__one_doorbell_for_the_pushes_to_a_peer)
+/* Returns the most doorbells that one rank rang for one peer with requests of this kind. */
+static uint64_t most_bells(enum bell kind)
 {
-	const uint64_t peers = RANKS - 1;
+	uint64_t most = 0;
+
+	for (int i = 0; i < QPNS; i++)
+		if (bells[i][kind] > most)
+			most = bells[i][kind];
+	return most;
+}
+
+/* Each rank owns three of the shards, and sends 3 * STEPS requests of each kind to each peer. */
+static void count_job(size_t parameters)
+{
+	const uint64_t pairs = STEPS * 3 * RANKS * (RANKS - 1);
 
 	fake_reset();
+	memset(bells, 0, sizeof(bells));
+	fake.looks_at = count_bells;
 	shards = 3 * RANKS;
+	count = parameters;
 	run_job();
 	shards = RANKS;
-	assert_int_equal(after.writes_with_imm - before.writes_with_imm,
-			 STEPS * RANKS * peers * 3 * 2);
-	assert_in_range(after.doorbells - before.doorbells, STEPS * RANKS * peers,
-			STEPS * RANKS * peers * (1 + 3 + 3) + 20);
+	count = COUNT;
+	assert_int_equal(after.writes_with_imm - before.writes_with_imm, pairs * 2);
+	assert_int_equal(after.reads - before.reads, pairs);
+}
+
+/* Credits are rare. */
+TEST(steady_state__three_short_shards_a_rank__one_doorbell_a_peer_for_each_kind_of_request)
+{
+	count_job(9 * 4000);
+	assert_int_equal(most_bells(BELL_PUSH), STEPS);
+	assert_int_equal(most_bells(BELL_NOTICE), STEPS);
+	assert_int_equal(most_bells(BELL_READ), STEPS);
+	assert_in_range(after.doorbells - before.doorbells, 3 * STEPS * RANKS * (RANKS - 1),
+			3 * STEPS * RANKS * (RANKS - 1) + 20);
+}
+
+/* A worker reads the first shard while the second one is summed. */
+TEST(steady_state__three_long_shards_a_rank__no_notice_waits_for_another)
+{
+	count_job(9 * 20000);
+	assert_int_equal(most_bells(BELL_PUSH), STEPS);
+	assert_int_equal(most_bells(BELL_NOTICE), 3 * STEPS);
+	assert_in_range(most_bells(BELL_READ), STEPS, 3 * STEPS);
 }
