@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Fuzz target for what ranks tell each other at the start: records through the launcher, and in
+ * Fuzz target for what ranks send each other at the start: records through the launcher, and in
  * them the shm transport's record and region descriptors. Input: one byte that chooses the decoder,
- * one of options, then the bytes as another process sent them. What is accepted is encoded again
- * and must be the same. */
+ * one of options, then the bytes of another process. Accepted input is encoded again and must give
+ * the same bytes. */
 #include "fuzz.h"
 #include "base/bytes.h"
 #include "compress/message.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Fuzz target for checkpoints on disk: a rank's file, read for a small model, and LATEST. Input:
- * one byte of options, one byte that says where a file changes while it is read, then the file.
- * What is refused must have stored nothing; what is accepted is written again and must be the same
- * bytes. The bytes lie in memory files; a private folder holds what is written again. */
+ * one byte of options, one byte that says where a file changes while it is read, then the file. A
+ * refused file must change nothing; an accepted one is written again and must give the same bytes.
+ * The input is in memory files, the second copy in a private folder. */
 #include "fuzz.h"
 #include "base/bytes.h"
 #include "checkpoint/checkpoint_folder.h"

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Fuzz target for what ranks tell each other over RDMA before and besides messages: the private
- * data of connections, descriptors of regions, the table of a peer's keys, and the cards in a
- * rank's record. Input: one byte that
- * chooses the decoder, one of options, then the bytes as another machine sent them. What is
- * accepted is encoded again and must be the same. */
+ * Fuzz target for what ranks send each other over RDMA, except messages: the private data of
+ * connections, descriptors of regions, the table of a peer's keys, and the cards in a rank's
+ * record. Input: one byte that chooses the decoder, one of options, then the bytes of another
+ * machine. Accepted input is encoded again and must give the same bytes. */
 #include "fuzz.h"
 #include "base/bytes.h"
 #include "rdma/frame.h"

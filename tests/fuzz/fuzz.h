@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What the fuzz targets share: a check that ends the process, exact memory, and a quiet library. */
+ * Shared by the fuzz targets: a check that ends the process, buffers of exact size, and a library
+ * that logs nothing. */
 #ifndef TESTS_FUZZ_H
 #define TESTS_FUZZ_H
 #include "base/error.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Fuzz target for histograms that come from a peer. Input: one byte that says of which bins, then
- * the message. What is accepted is encoded again and must come back, small counts exactly. */
+ * Fuzz target for histograms that come from a peer. Input: one byte that chooses the bins, then the
+ * message. An accepted message is encoded again and must give the same counts, exactly for small
+ * ones. */
 #include "fuzz.h"
 #include "compress/histogram.h"
 #include "sluice_estimate.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Fuzz target for the receiver of messages. Input: one byte of options, then the slot as a peer
- * left it. What is accepted is encoded again and must come back bit by bit. Runs under libFuzzer
+ * wrote it. An accepted message is encoded again and must give the same bits. Runs under libFuzzer
  * (run.sh) and, with replay.c, over the corpus in make check. */
 #include "fuzz.h"
 #include "base/bytes.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Fuzz target for all that one rank of a job writes to the others: mails, notices, pushes, deltas,
- * snapshots, status, reports and membership. Ranks of a simulated job train; one of them changes
- * what it sends, and puts the checksums right again. So each change meets the reader in the middle
- * of a real step. Input: a recipe, options, then changes of 8 bytes each. Whoever refuses must say
- * why in print, and without changes nobody may refuse. */
+ * snapshots, status, reports and membership. The ranks of a simulated job train. One of them
+ * changes what it sends and recomputes the checksums, so each change reaches its reader in the
+ * middle of a real step. Input: a recipe, options, then changes of 8 bytes each. A rank that
+ * refuses must log the reason. Without changes, no rank may refuse. */
 #include "fuzz.h"
 #include "base/bytes.h"
 #include "compress/message.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Fuzz target for the recipe language. Input: the text. What is accepted must hold possible values,
- * and its printed text must be read as the very same recipe and print the same again. */
+ * Fuzz target for the recipe language. Input: the text. An accepted recipe must have valid values,
+ * and its printed text must parse to the same recipe and print the same text again. */
 #include "fuzz.h"
 #include "compress/few_bits.h"
 #include "recipe/recipe.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Feeds files, or all files of folders, to a fuzz target without a fuzzer: any compiler will do. */
+ * Feeds files, or all files of folders, to a fuzz target without a fuzzer, with any compiler. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdint.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Fuzz target for what a checkpoint says: sluice_restore() into an opened model, and steps after
- * it. Input: a recipe, then changes of 8 bytes each to a checkpoint of that recipe, whose checksums
- * are put right again and which LATEST names. What is refused must have stored nothing. After what
- * is accepted the model must make steps, or say that its values have left the range of floats; and
- * what it holds is what the file held. */
+ * Fuzz target for the content of a checkpoint: sluice_restore() into an opened model, and later
+ * steps. Input: a recipe, then changes of 8 bytes each to a checkpoint of that recipe. The
+ * checksums are recomputed, and LATEST names the checkpoint. A refused checkpoint must change
+ * nothing. After an accepted one, the model must have the values of the file, and must make steps
+ * or report that its values have left the range of floats. */
 #include "fuzz.h"
 #include "tools/step_of.h"
 #include "base/bytes.h"

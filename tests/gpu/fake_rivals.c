@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Stands in for the module of tests/gpu/rivals.cu where there is no GPU: it judges its arguments,
- * and computes nothing. FAKE_RIVALS=failing lets selections fail, and FAKE_RIVALS=old lacks one, as
- * older headers do. */
+ * Replaces the module of tests/gpu/rivals.cu on machines without a GPU. It checks its arguments and
+ * computes nothing. With FAKE_RIVALS=failing selections fail; with FAKE_RIVALS=old one is missing,
+ * as with older headers. */
 #include "tools/bench/rivals.h"
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Preloaded into a program that trains with vectors in host memory: gives the library copies of
- * them in GPU memory instead, and brings the parameters back after each pull. So any training job,
- * unchanged, becomes a test of gradients on the GPU: its digests must stay what they were. One
- * model at a time. */
+ * them in GPU memory instead, and copies the parameters back after each pull. So any unchanged
+ * training job becomes a test of gradients on the GPU: its digests must stay the same. One model at
+ * a time. */
 #include "base/device.h"
 #include "sluice.h"
 #include <dlfcn.h>

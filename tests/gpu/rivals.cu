@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Selections of others on a GPU, as tools/bench/rivals.h has them: CUB's radix sort of pairs and,
- * where the headers have it, CUB's DeviceTopK, each after the addition that Sluice makes as well.
+ * Selections on a GPU by other programs, for tools/bench/rivals.h: CUB's radix sort of pairs and,
+ * if the headers have it, CUB's DeviceTopK, each after the same addition that Sluice makes.
  * sluice-bench --rivals loads this as a module, and speed.cu is linked with it. Built by
  * tests/gpu/run: nvcc -std=c++17 -shared -Xcompiler -fPIC. */
 #include "tools/bench/rivals.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What only a GPU can decide, because the emulation takes turns or has no such case: streams and
- * processes beside each other, threads and default streams of their own, addresses at odd offsets,
- * the largest vector, a kernel of another stream that does not end, and what the driver does with
- * contexts, managed and pageable memory. Selections are compared with a sort on the host, bit by
- * bit. One line for each; built and run by tests/gpu/run: silicon MODULE. */
+ * Tests that need a GPU, because the emulation takes turns or lacks the case: parallel streams and
+ * processes, threads with their own default streams, addresses at odd offsets, the largest vector,
+ * a kernel of another stream that does not end, and the driver's handling of contexts, managed and
+ * pageable memory. Selections are compared with a sort on the host, bit by bit. One line for each;
+ * built and run by tests/gpu/run: silicon MODULE. */
 #include "base/device_kernels.h"
 #include <algorithm>
 #include <cmath>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Times the module's kernels beside the device's own copy and the selections of rivals.cu, in one
- * run: medians of repetitions, by events on one stream. Prints rows "what | n | density | ms | GB/s
- * | of copy". sluice-bench has what a program gets, for every size, number and entropy. Built, with
- * rivals.cu, and run by tests/gpu/run: speed MODULE [N]. */
+ * Times the module's kernels, the device's own copy and the selections of rivals.cu in one run:
+ * medians of repetitions, measured by events on one stream. Prints rows "what | n | density | ms |
+ * GB/s | of copy". sluice-bench measures whole calls, for every size, number and entropy. Built,
+ * with rivals.cu, and run by tests/gpu/run: speed MODULE [N]. */
 #include "base/device_kernels.h"
 #include "tools/bench/rivals.h"
 #include <algorithm>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Jobs of real processes, which reach each other through shared memory, against the parameters that
- * tests/oracle/methods.py computed: after each step, on each rank, bit by bit. Takes the file that
- * "oracle.py write" made, where its form is told; alone it skips. */
+ * tests/oracle/methods.py computed: after each step, on each rank, bit by bit. Takes a file made by
+ * "oracle.py write", which documents the format; without one it skips. */
 #include "ranks.h"
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Random numbers of the reproductions: functions of what they are for (runtime/compress/random.h),
- * so a run can be repeated to the bit, alone or among others. */
+ * Random numbers of the reproductions. They depend only on their purpose
+ * (runtime/compress/random.h), so a run can be repeated bit by bit, alone or with others. */
 #ifndef REPRODUCE_DRAW_H
 #define REPRODUCE_DRAW_H
 #include "compress/random.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Runs until the objective is near its minimum, with what was uploaded until then. For the sections
- * of methods that skip uploads. */
+ * Runs until the objective is near its minimum, and counts the uploads until then. For the sections
+ * about methods that skip uploads. */
 #ifndef REPRODUCE_LAZY_H
 #define REPRODUCE_LAZY_H
 #include "tests/reproduce/page.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * reproduce: runs the reproductions of the published methods through the runtime and writes one
- * page. Each section runs in a process of its own, a few at a time; one that dies leaves a row that
- * says so. */
+ * page. Each section runs in its own process, a few at a time. If one dies, its row reports
+ * that. */
 #include "tests/reproduce/memory.h"
 #include "tests/reproduce/page.h"
 #include "base/clock.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Memory of a program that measures and ends: there is none left to do without it. */
+ * Memory allocation that ends the program if there is no memory. */
 #ifndef REPRODUCE_MEMORY_H
 #define REPRODUCE_MEMORY_H
 #include <stdio.h>

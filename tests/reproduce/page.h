@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The page of results: a row per criterion, a line per run with its recipe and counters, and text.
- * Each section writes its own part, in a process of its own; main.c puts them together. */
+ * Each section writes its part in its own process; main.c joins the parts. */
 #ifndef REPRODUCE_PAGE_H
 #define REPRODUCE_PAGE_H
 #include "tests/reproduce/harness.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The problems that the reproductions train: what a worker's gradient is, and what is measured.
- * Gradients are functions of (x, worker, step), so the same sample can be taken at two points.
- * Workers of a run are never in a gradient at the same time: a problem may keep scratch. */
+ * The problems that the reproductions train: gradients of the workers, and measured quantities.
+ * Gradients are functions of (x, worker, step), so the same sample can be taken at two points. Only
+ * one worker of a run computes a gradient at a time, so a problem may keep scratch memory. */
 #ifndef REPRODUCE_PROBLEM_H
 #define REPRODUCE_PROBLEM_H
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The public a9a set from its file, a synthetic set of words whose gradients are heavy-tailed, and
- * random rows of which each worker's are of another scale. */
+ * random rows whose scale differs between workers. */
 #include "tests/reproduce/draw.h"
 #include "tests/reproduce/memory.h"
 #include "tests/reproduce/problem.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Section 12: exchanging seldom and coarsely, and averaging a part of the parameters. */
+ * Section 12: infrequent and coarse exchanges, and averages of a part of the parameters. */
 #include "tests/reproduce/sections.h"
 #include <math.h>
 

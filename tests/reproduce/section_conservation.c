@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Section 15: nothing is lost. At every step, for every method with an error memory, model less
- * what the memories hold is the start less all gradients; and what the others send is right on
- * average. */
+ * Section 15: nothing is lost. At every step, for every method with an error memory, the model
+ * minus the content of the memories equals the start minus all gradients. Other methods send the
+ * right values on average. */
 #include "tests/reproduce/sections.h"
 #include "tests/reproduce/draw.h"
 #include "tests/reproduce/memory.h"

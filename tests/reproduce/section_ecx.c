@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Section 4: two old errors make up for compression inside a running average, one does not. */
+ * Section 4: two earlier errors compensate for compression inside a running average, one does
+ * not. */
 #include "tests/reproduce/sections.h"
 #include "worker/state.h"
 #include <math.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A library by the name of CUDA's driver that takes all memory for its own. Loaded by
+ * A library with the name of CUDA's driver that reports all memory as device memory. Loaded by
  * test_device.c. */
 __attribute__((visibility("default"))) int cuPointerGetAttribute(void *data, int attribute,
 								 unsigned long long pointer);

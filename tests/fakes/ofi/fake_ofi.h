@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A libfabric inside one process, which the tests load in place of the real one (--wrap=dlopen,
- * dlsym, dlclose): memory is really copied between the endpoints of the process, every access is
- * checked as a card does, and the test chooses the provider's rules and what goes wrong. Its calls
- * take one lock. */
+ * A libfabric inside one process, which the tests load instead of the real one (--wrap=dlopen,
+ * dlsym, dlclose). It really copies memory between the endpoints of the process, and checks every
+ * access like a card. The test chooses the provider's rules and the failures. All calls take one
+ * lock. */
 #ifndef TESTS_FAKE_OFI_H
 #define TESTS_FAKE_OFI_H
 #include <rdma/fabric.h>

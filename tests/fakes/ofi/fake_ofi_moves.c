@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Operations and completions of the fake libfabric; see fake_ofi.h. An operation waits in the queue
- * of the endpoint that it goes to, and is done when that one is polled, in any order where the
- * provider keeps none. */
+ * of its target endpoint and is done when that endpoint is polled, in random order if the provider
+ * keeps none. */
 #include "fake_ofi_parts.h"
 #include <stdlib.h>
 #include <string.h>

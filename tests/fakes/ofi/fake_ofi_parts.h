@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What the two files of the fake libfabric share; see fake_ofi.h. */
+ * Declarations shared by the two files of the fake libfabric; see fake_ofi.h. */
 #ifndef TESTS_FAKE_OFI_PARTS_H
 #define TESTS_FAKE_OFI_PARTS_H
 #include "fake_ofi.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The behaving fake of PMIx: values that were put come back, fences answer from a thread of their
- * own, as the real library's do. Not thread-safe beyond what test_bootstrap.c needs: one helper at
- * a time, and beside one that was given up only PMIx_Finalize(). */
+ * A fake of a PMIx that works: Get returns the values that were put, and fences answer from their
+ * own thread, like those of the real library. Thread-safe only as far as test_bootstrap.c needs it:
+ * one helper at a time, and only PMIx_Finalize() besides a helper that has timed out. */
 #include "fake_pmix.h"
 
 #include <pthread.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A PMIx that lives in the test: what the job looks like, what goes wrong, what was called. The
- * test program defines the PMIx_* functions that slurm/pmix_calls.c uses, so libpmix's are not
- * reached. */
+ * A PMIx inside the test: the properties of the job, the failures to simulate, and the counts of
+ * calls. The test program defines the PMIx_* functions that slurm/pmix_calls.c uses, so libpmix's
+ * are not reached. */
 #ifndef TESTS_FAKE_PMIX_H
 #define TESTS_FAKE_PMIX_H
 #include <pmix.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A network card and its connection manager inside one process, linked in place of libibverbs and
- * librdmacm: memory is really copied between the queue pairs of the process (threads or one thread
- * for several ranks), every access is checked as a card does, and the test chooses what goes wrong.
- * fake_verbs.c is the card, fake_wires.c its
- * queue pairs, fake_cm.c the connection manager. All calls of the fake take one lock. */
+ * A network card and its connection manager inside one process, linked instead of libibverbs and
+ * librdmacm. It really copies memory between the queue pairs of the process (one or more threads
+ * for several ranks), and checks every access like a card. The test chooses the failures.
+ * fake_verbs.c is the card, fake_wires.c its queue pairs, fake_cm.c the connection manager. All
+ * calls of the fake take one lock. */
 #ifndef TESTS_FAKE_FABRIC_H
 #define TESTS_FAKE_FABRIC_H
 #include <infiniband/verbs.h>

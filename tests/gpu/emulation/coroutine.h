@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Changing between coroutines. swapcontext() makes a system call each time, and a kernel's threads
- * change places at every warp function: on x86-64 a few instructions do it instead. */
+ * Switches between coroutines. swapcontext() makes a system call each time, and a kernel's threads
+ * switch at every warp function, so on x86-64 a few instructions do it instead. */
 #ifndef EMULATED_COROUTINE_H
 #define EMULATED_COROUTINE_H
 #include <stddef.h>

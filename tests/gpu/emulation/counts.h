@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What the emulated device was asked to do, for tests: the emulation counts it in runtime.c,
- * stream.c and cuda_runtime.h. */
+ * Counters of the emulated device's work, for tests. They are updated in runtime.c, stream.c and
+ * cuda_runtime.h. */
 #ifndef EMULATED_COUNTS_H
 #define EMULATED_COUNTS_H
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * cuBLAS where there is none: the functions that tools/train/cuda_blas.c looks up, column-major as
- * there, with the products made by OpenBLAS. */
+ * Replaces cuBLAS where it is missing: the functions that tools/train/cuda_blas.c looks up,
+ * column-major like cuBLAS, computed by OpenBLAS. */
 #include "cuda_runtime_api.h"
 #include <cblas.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The part of CUDA's runtime that gpu/ uses, for tests on machines without a GPU: device memory is
- * host memory that is known as such, everything happens at once unless a test makes it lag. Not for
- * production; runtime.c. */
+ * registered host memory, and everything happens at once unless a test makes it lag. Implemented by
+ * runtime.c. Not for production. */
 #ifndef EMULATED_CUDA_RUNTIME_API_H
 #define EMULATED_CUDA_RUNTIME_API_H
 #include "counts.h"

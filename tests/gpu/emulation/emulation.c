@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Runs kernels on the CPU (cuda_runtime.h). A block is a system thread, its threads are coroutines
  * that change places only where CUDA's threads must meet: in warp functions and barriers. Blocks of
- * a cooperative launch really run beside each other; those of another take turns. The order in
- * which coroutines go on is shuffled from launch to launch, so what depends on it shows. */
+ * a cooperative launch really run at the same time; those of other launches take turns. The order
+ * of coroutines differs between launches, so errors that depend on the order are found. */
 #include "coroutine.h"
 #include "runtime.h"
 #include <pthread.h>

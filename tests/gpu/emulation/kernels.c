@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The kernels as C. */
+ * The kernels of gpu/, compiled as C. */
 #include "gpu/topk.cu"
 #include "gpu/pack.cu"
 #include "gpu/parts.cu"

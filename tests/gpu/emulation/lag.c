@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A device that lags behind the host: what is enqueued waits, all streams in one queue, until
- * somebody waits for it, a test says how much of it runs, or a thread gets to it. Memory of the
- * host that is not pinned is used before the call returns, as CUDA does. What fails while it runs
- * takes with it what is behind it, and who asks next is told, once: a real device would not
- * recover, but so tests see that nothing hangs on it. */
+ * A device that lags behind the host. Enqueued work of all streams waits in one queue until a call
+ * waits for it, a test lets some of it run, or a thread runs it. As in CUDA, unpinned host memory
+ * is used before the call returns. If an operation fails, all later ones in the queue are dropped,
+ * and the next query returns the error, once. A real device would not recover, but this lets tests
+ * check that nothing hangs. */
 #include "lag.h"
 #include <pthread.h>
 #include <stdlib.h>

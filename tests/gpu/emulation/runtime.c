@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Stands in for CUDA's runtime: devices, memory, and what is enqueued, which happens at once, or
- * later (lag.h). Kernels are run by emulation.c. */
+ * Replaces CUDA's runtime: devices, memory, and enqueued work, which runs at once or later (lag.h).
+ * emulation.c runs kernels. */
 #include "runtime.h"
 #include "stream.h"
 #include "lag.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What the parts of the emulation ask of each other: emulation.c runs kernels, runtime.c is CUDA's
- * runtime, stream.c its streams, lag.c its queue. */
+ * Functions that the parts of the emulation call in each other: emulation.c runs kernels, runtime.c
+ * is CUDA's runtime, stream.c its streams, lag.c its queue. */
 #ifndef EMULATED_RUNTIME_H
 #define EMULATED_RUNTIME_H
 #include "cuda_runtime.h"

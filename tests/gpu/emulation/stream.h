@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Streams, and what is enqueued there; what CUDA forbids while a stream is captured into a graph.
- * stream.c; called by runtime.c and lag.c. */
+ * Streams and their enqueued work, and the calls that CUDA forbids while a stream is captured into
+ * a graph. Called by runtime.c and lag.c. */
 #ifndef EMULATED_STREAM_H
 #define EMULATED_STREAM_H
 #include "runtime.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What an instruction that touches no memory makes of its operands' values, bit for bit. */
+ * Computes the bit-exact result of an instruction that does not access memory. */
 #ifndef PTX_COMPUTE_H
 #define PTX_COMPUTE_H
 #include "program.h"

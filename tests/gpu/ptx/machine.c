@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See machine.h. Every thread has a place of its own in the code (as on GPUs since Volta). Threads
- * take turns of a few or of many instructions, in an order that changes from launch to launch, and
- * meet where the code says so. */
+ * See machine.h. Every thread has its own program counter, as on GPUs since Volta. Threads take
+ * turns of a few or many instructions, in an order that differs between launches, and meet at
+ * barriers and warp instructions. */
 #include "machine.h"
 #include "compute.h"
 #include "shared.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Executes kernels of program.h on the CPU, and ends the process with kernel, line, block and
- * thread where a GPU would fault or may compute something else: addresses that are not the device's
- * or not aligned, shared memory that nobody wrote or that threads touch at once, lanes that miss
- * each other. */
+ * thread where a GPU would fault or could get another result: addresses outside device memory or
+ * unaligned, shared memory that was never written or that threads access at the same time, and
+ * lanes that do not meet. */
 #ifndef PTX_MACHINE_H
 #define PTX_MACHINE_H
 #include "program.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See program.h. What is not known here ends the process with the line: nothing is skipped. */
+ * See program.h. An unknown instruction ends the process with its line; nothing is skipped. */
 #include "program.h"
 #include <ctype.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Where the emulation hands kernels to the machine: see emulated_run_ptx() in runtime.h. */
+ * Passes kernels from the emulation to the machine: see emulated_run_ptx() in runtime.h. */
 #include "machine.h"
 #include "tests/gpu/emulation/runtime.h"
 #include <glob.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Who touched a block's shared memory since its threads last met: whatever two of them touch, one
- * of them writing, with no barrier in between, is an error. */
+ * Records which threads have accessed a block's shared memory since the last barrier. If two
+ * threads access the same word and one of them writes, that is an error. */
 #ifndef PTX_SHARED_H
 #define PTX_SHARED_H
 #include <stddef.h>
