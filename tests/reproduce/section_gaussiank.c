@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Section 11: a threshold from mean and deviation. Each shape is pushed once by one worker; how
- * many elements went, and what was left, are the runtime's own counters. */
+ * Section 11: a threshold from mean and deviation. Each shape is pushed once by one worker; the
+ * runtime's counters give the sent elements and the residual. */
 #include "tests/reproduce/sections.h"
 #include "tests/reproduce/draw.h"
 #include <math.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Section 13, what histograms are for: one threshold over all workers says how many coordinates
- * each of them sends. Workers whose gradients differ in scale, against the same number for
- * everyone. */
+ * Section 13, the use of histograms: one threshold over all workers decides how many coordinates
+ * each of them sends. Workers whose gradients differ in scale are compared with an equal number for
+ * each. */
 #include "tests/reproduce/sections.h"
 #include "tests/reproduce/draw.h"
 #include "tests/reproduce/memory.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Section 13: what a distribution is, from messages of few bits. Workers of a simulated job send
- * their counts; each adds up what all sent. */
+ * Section 13: estimates of a distribution from messages of few bits. Workers of a simulated job
+ * send their counts; each adds up what all sent. */
 #include "tests/reproduce/sections.h"
 #include "tests/reproduce/draw.h"
 #include "tests/reproduce/memory.h"

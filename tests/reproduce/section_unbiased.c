@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Section 10: unbiased random selection. A vector is pushed many times by one worker, and what
- * comes back is looked at; then a model is trained. */
+ * Section 10: unbiased random selection. One worker pushes a vector many times, and the pulled
+ * vectors are examined; then a model is trained. */
 #include "tests/reproduce/sections.h"
 #include "tests/reproduce/draw.h"
 #include "tests/reproduce/memory.h"

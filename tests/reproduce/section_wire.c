@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Section 17: what crosses. Elements against their formula, bytes against header and coded lengths
- * worked out here from the supports that were sent, and bits a position beside what random supports
- * need. */
+ * Section 17: the traffic. Compares elements with their formula, bytes with the header and coded
+ * lengths computed here from the sent supports, and bits per position with those that random
+ * supports need. */
 #include "tests/reproduce/sections.h"
 #include "tests/reproduce/draw.h"
 #include "tests/reproduce/memory.h"

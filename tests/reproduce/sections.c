@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The sections in the order of the page. Those that take longest would hold up the end: see
- * main.c. */
+ * The sections in the order of the page. */
 #include "tests/reproduce/sections.h"
 
 const struct section sections[] = {

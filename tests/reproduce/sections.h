@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What writes each section of the page. */
+ * The functions that write the sections of the page. */
 #ifndef REPRODUCE_SECTIONS_H
 #define REPRODUCE_SECTIONS_H
 #include "tests/reproduce/page.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A least-squares problem of rows, and workers who solve it in asynchronous steps: of test_async.c
- * and test_svrg.c. Row r of worker i has the gradient a x - b at each coordinate. */
+ * A least-squares problem of rows, and workers who solve it in asynchronous steps: used by
+ * test_async.c and test_svrg.c. Row r of worker i has the gradient a x - b at each coordinate. */
 #ifndef TESTS_ASYNC_PROBLEM_H
 #define TESTS_ASYNC_PROBLEM_H
 #include "ranks.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * main() of a test program that has none. */
+ * main() for test programs without their own. */
 #include "cases.h"
 
 int main(void)

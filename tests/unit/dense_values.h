@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Values, and the recipes in which everything is sent, for the tests of such steps. */
+ * Values, and recipes that send all coordinates, for tests of dense steps. */
 #ifndef TESTS_DENSE_VALUES_H
 #define TESTS_DENSE_VALUES_H
 #include "base/bytes.h"

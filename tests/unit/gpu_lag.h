@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Two models of one recipe in a rank, one with vectors in GPU memory, on an emulated device that
- * can lag behind the host (tests/gpu/emulation/lag.c). A rank's functions end it where something
- * does not hold. */
+ * can lag behind the host (tests/gpu/emulation/lag.c). If a check fails, these functions end the
+ * rank. */
 #ifndef TESTS_GPU_LAG_H
 #define TESTS_GPU_LAG_H
 #include "gpu_step.h"

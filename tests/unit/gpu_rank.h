@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The module of GPUs in a rank of ranks.h, and vectors in its memory; which module it is, gpu.h
- * says. A rank's functions end it where something does not hold. */
+ * The GPU module in a rank of ranks.h, and vectors in GPU memory. gpu.h chooses the module. If a
+ * check fails, these functions end the rank. */
 #ifndef TESTS_GPU_RANK_H
 #define TESTS_GPU_RANK_H
 #include "base/device.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Two models of one recipe in a rank, one with vectors in GPU memory: for the tests that compare
- * them. A rank's functions end it where something does not hold. */
+ * them. If a check fails, these functions end the rank. */
 #ifndef TESTS_GPU_STEP_H
 #define TESTS_GPU_STEP_H
 #include "worker/state.h"

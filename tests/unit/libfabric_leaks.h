@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What libfabric never frees of its own, for a build with a sanitizer. Included once by a program
- * that loads it. */
+ * Memory that libfabric never frees, for a build with a sanitizer. Included once by a program that
+ * loads it. */
 #ifndef TESTS_LIBFABRIC_LEAKS_H
 #define TESTS_LIBFABRIC_LEAKS_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Gradients in 16 and 8 bits for tests, and what they mean, by arithmetic alone: none of the
- * library's conversions. */
+ * Gradients in 16 and 8 bits for tests, and their values, computed without the library's
+ * conversions. */
 #ifndef TESTS_UNIT_NARROW_H
 #define TESTS_UNIT_NARROW_H
 #include "sluice.h"

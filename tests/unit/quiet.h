@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * For programs that make many refusals: nobody reads their log lines. */
+ * Discards log lines, for programs that make many refusals. */
 #ifndef TESTS_QUIET_H
 #define TESTS_QUIET_H
 #include "cases.h"

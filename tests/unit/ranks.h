@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * A job of several ranks without a launcher: forked processes that meet through a page of shared
- * memory. ranks.c defines the bootstrap's functions (slurm/bootstrap.h), so the linker takes these
- * and everything above them is what a real job runs. Ranks 0 and 1 live on "n1", 2 and 3 on "n2",
- * ... Inside a rank only CHECK() may be used, not cmocka's assertions. */
+ * memory. ranks.c defines the bootstrap's functions (slurm/bootstrap.h), so the linker takes these,
+ * and everything above them is the real code. Ranks 0 and 1 live on "n1", 2 and 3 on "n2", ...
+ * Inside a rank only CHECK() may be used, not cmocka's assertions. */
 #ifndef TESTS_RANKS_H
 #define TESTS_RANKS_H
 #include "sluice_vector.h"

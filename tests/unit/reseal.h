@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Makes the checksums of a changed checkpoint file right again, so that what is judged is its
- * content: for test_checkpoint_contents.c and the fuzz targets of checkpoints. */
+ * Recomputes the checksums of a changed checkpoint file, so that its content is checked: for
+ * test_checkpoint_contents.c and the fuzz targets of checkpoints. */
 #ifndef TESTS_RESEAL_H
 #define TESTS_RESEAL_H
 #include "base/bytes.h"

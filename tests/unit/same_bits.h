@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Two models of one recipe in a job, which get the same gradients in two ways: after each step they
- * hold the same bits. A test describes the training (struct training) and the ways that it compares
- * (struct way). For ranks of ranks.h, which end where something differs. */
+ * Two models of one recipe in a job, which get the same gradients in two ways and must have the
+ * same bits after each step. A test describes the training (struct training) and the ways that it
+ * compares (struct way). For ranks of ranks.h, which end if something differs. */
 #ifndef TESTS_SAME_BITS_H
 #define TESTS_SAME_BITS_H
 #include "ranks.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A temporary directory for tests that write files, and small helpers to look at and spoil them. */
+ * A temporary directory for tests that write files, and helpers to read and damage them. */
 #ifndef TESTS_SCRATCH_H
 #define TESTS_SCRATCH_H
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A job that may lose workers (on_failure=continue): what test_continue*.c share. Four workers,
- * two servers, two shards. What each shard counted in each step is taken down (the linker wraps
- * reduction_change); an oracle of a few lines replays it in the test's process, and survivors and
+ * A job that may lose workers (on_failure=continue), shared by test_continue*.c. Four workers, two
+ * servers, two shards. The test records the pushes that each shard counted in each step (the linker
+ * wraps reduction_change). A short oracle replays them in the test's process, and survivors and
  * oracle must agree bit by bit. */
 #ifndef TESTS_SURVIVORS_H
 #define TESTS_SURVIVORS_H

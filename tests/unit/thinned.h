@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * For tests that sweep over very many alike cases: under valgrind and ThreadSanitizer, where each
- * takes up to fifty times as long, and which look for memory that nobody wrote and for races rather
- * than for a wrong value, they run some of them. */
+ * For tests of very many similar cases. Under valgrind and ThreadSanitizer they run only some
+ * cases, because each takes up to fifty times as long, and these tools look for uninitialised
+ * memory and races, not for wrong values. */
 #ifndef TESTS_THINNED_H
 #define TESTS_THINNED_H
 #include <stdlib.h>

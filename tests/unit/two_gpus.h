@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A machine as hwloc's XML says it: two packages; below the first, one PCIe switch with GPU
+ * A machine described by hwloc's XML: two packages; below the first, one PCIe switch with GPU
  * 0000:11:00.0 and card fake1; below the second, one PCIe root with GPU 0000:21:00.0 and card fake0
  * behind bridges of their own. */
 #ifndef TESTS_TWO_GPUS_H

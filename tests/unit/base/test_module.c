@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Where modules are looked for and which are refused. This program copies itself into made-up
- * installations and runs there, as another user where that matters: module_find() goes by the path
- * of the program. The Makefile says that it is configured for /nowhere/p. */
+ * Where modules are looked for and which are refused. This program copies itself into simulated
+ * installations and runs there, if necessary as another user, because module_find() depends on the
+ * path of the program. The Makefile configures it for the prefix /nowhere/p. */
 #include "base/module.h"
 #include "cases.h"
 

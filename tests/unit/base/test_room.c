@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What is read of a machine's and its control groups' limits, from folders made up to look like
- * them. */
+ * The limits of a machine and its control groups, read from imitated folders. */
 #include "base/room.h"
 #include "scratch.h"
 #include "cases.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Arguments that a caller can get wrong without the compiler noticing: vectors that are not aligned
- * to their elements, sizes of structs that no header has, and counts that nobody can reach. All are
- * refused at once, by name, and the job goes on. */
+ * to their elements, sizes of structs that no header has, and impossible counts. All are refused at
+ * once, by name, and the job continues. */
 #include "ranks.h"
 #include "sluice.h"
 #include "sluice_estimate.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The public header: stands alone as C11, and the parts of it that are ABI do not move. */
+ * The public header: it compiles alone as C11, and the ABI is unchanged. */
 #include "sluice.h"
 #include "sluice_region.h"
 #include "sluice_select.h"

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Simulated ranks give what processes give, bit for bit; count the same bytes; and say what went
- * wrong. */
+ * Simulated ranks get the bits of real processes, count the same bytes, and report errors. */
 #include "base/error.h"
 #include "ranks.h"
 #include "sluice_region.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * A program that loads the library at run time and unloads it while a job is open, as an
- * interpreter does after an exception: the progress thread still runs the library's code. Knows the
- * library by its file alone. */
+ * interpreter does after an exception: the progress thread still runs the library's code. It knows
+ * only the library's file. */
 #include "sluice.h"
 #include "cases.h"
 #include <dirent.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What the linker puts in the place of the runtime below checkpoint.c: see checkpoint_ranks.h. */
+ * The fakes that the linker puts in place of the runtime below checkpoint.c: see
+ * checkpoint_ranks.h. */
 #include "checkpoint_ranks.h"
 #include "base/error.h"
 #include "job/progress_token.h"

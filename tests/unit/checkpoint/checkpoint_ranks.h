@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A job whose ranks are threads, each with a model of its own, for the tests of
- * sluice_checkpoint() and sluice_restore(). The collective, the token and what a restore calls in
- * the two halves of a model are replaced by the linker (checkpoint_fakes.c) with small fakes that
- * behave; rounds, folders and files are the real ones. */
+ * A job whose ranks are threads, each with its own model, for the tests of sluice_checkpoint() and
+ * sluice_restore(). The linker replaces the collective, the token and the functions that a restore
+ * calls in the two halves of a model with small working fakes (checkpoint_fakes.c). Rounds, folders
+ * and files are real. */
 #ifndef TESTS_CHECKPOINT_RANKS_H
 #define TESTS_CHECKPOINT_RANKS_H
 #include "worker/push.h"

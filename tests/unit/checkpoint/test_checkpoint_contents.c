@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A checkpoint whose checksums are right and whose contents cannot be: each number of it is judged
- * against the recipe and the step before anything is stored. A real model, alone in its job. */
+ * Checkpoints with right checksums and impossible contents: each number is checked against the
+ * recipe and the step before anything is stored. A real model, alone in its job. */
 #include "base/error.h"
 #include "checkpoint/checkpoint_folder.h"
 #include "quiet.h"

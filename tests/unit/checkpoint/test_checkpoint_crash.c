@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Two ranks' checkpoint, in the order of checkpoint.c, on a disk that crashes or fails at the n-th
- * call, for n = 1, 2, ... until a checkpoint gets through untouched. Afterwards the directory must
- * restore, bit by bit, to the old state or to the new one. */
+ * call, for n = 1, 2, ... until a checkpoint completes without a fault. Afterwards the directory
+ * must restore, bit by bit, to the old state or to the new one. */
 #include "checkpoint/checkpoint_folder.h"
 #include "faulty_disk.h"
 #include "quiet.h"

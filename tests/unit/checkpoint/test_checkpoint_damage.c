@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Every way in which one rank's checkpoint file can be damaged: cut, flipped, exchanged, and with
- * CRCs that agree. What is refused is refused before anything is stored. */
+ * Every way in which one rank's checkpoint file can be damaged: truncated, with flipped bits,
+ * exchanged, and with matching CRCs. Every refusal comes before anything is stored. */
 #include "base/bytes.h"
 #include "quiet.h"
 #include "rank_file.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * One rank's checkpoint file without a job: round trips, what cannot be written or read, and files
- * that were made for something else. What is refused is refused before anything is stored. Damage:
+ * One rank's checkpoint file without a job: round trips, files that cannot be written or read, and
+ * files of other models or jobs. Every refusal comes before anything is stored. Damage:
  * test_checkpoint_damage.c. */
 #include "quiet.h"
 #include "rank_file.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * sluice_restore() with every rank a thread: what it refuses, on all ranks, before anything is
- * stored; and a failure after that. */
+ * sluice_restore() with every rank a thread: refusals on all ranks before anything is stored, and a
+ * failure afterwards. */
 #include "checkpoint_ranks.h"
 #include "base/error.h"
 #include "quiet.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * sluice_checkpoint() with every rank a thread: what comes back bit by bit, and what all ranks are
- * told when one of them cannot. */
+ * sluice_checkpoint() with every rank a thread: the state returns bit by bit, and all ranks learn
+ * why one of them failed. */
 #include "checkpoint_ranks.h"
 #include "quiet.h"
 #include "sluice.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * on_failure=continue: checkpoints with a loss on the way, and what a restore says after one. */
+ * on_failure=continue: checkpoints during which a worker is lost, and a restore after the loss. */
 #include "survivors.h"
 #include "thinned.h"
 #include "checkpoint/checkpoint_folder.h"

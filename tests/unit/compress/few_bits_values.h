@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Values for the tests of few bits, and their way to the wire and back. */
+ * Values for the tests of codes of few bits, and functions that encode and decode them. */
 #ifndef TESTS_FEW_BITS_VALUES_H
 #define TESTS_FEW_BITS_VALUES_H
 #include "compress/few_bits.h"

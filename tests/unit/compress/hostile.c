@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Hostile messages made by hand, byte by byte and without the encoder. Checksums are right unless
- * they are the point. Used by test_hostile.c. */
+ * the case is about them. Used by test_hostile.c. */
 #include "hostile.h"
 #include "base/bytes.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Messages that a broken or hostile peer could write, and who must refuse them for what reason. */
+ * Messages that a broken or hostile peer could write, each with the stage that must refuse it and
+ * the reason. */
 #ifndef TESTS_UNIT_HOSTILE_H
 #define TESTS_UNIT_HOSTILE_H
 #include "compress/message.h"

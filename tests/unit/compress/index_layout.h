@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The index codings by their definition, slowly: how many bytes each takes, and a second reader,
- * one bit at a time. */
+ * A slow implementation of the index codings by their definition: the bytes that each takes, and a
+ * second decoder that reads bit by bit. */
 #ifndef TESTS_INDEX_LAYOUT_H
 #define TESTS_INDEX_LAYOUT_H
 #include "compress/index_coding.h"

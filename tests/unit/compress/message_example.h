@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A message whose fields are all told apart, coordinates at random, and memory: for the tests of
- * messages and of index codings. */
+ * A message with different values in all fields, random coordinates, and memory, for the tests of
+ * messages and index codings. */
 #ifndef TESTS_MESSAGE_EXAMPLE_H
 #define TESTS_MESSAGE_EXAMPLE_H
 #include "base/error.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The selectors beside top-k, and the random numbers they draw: known answers of Philox, counts,
+ * The selectors other than top-k, and their random numbers: known answers of Philox, counts,
  * supports that two sides agree on, and means over many draws. */
 #include "compress/choose.h"
 #include "compress/message.h"

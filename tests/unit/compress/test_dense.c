@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The pieces in which values go into a message as they are and out again, with their checksum on
- * the way; and a look at a header alone. */
+ * Uncompressed values that are copied into a message and out again in pieces, with the checksum
+ * computed on the way; and a header read alone. */
 #include "base/error.h"
 #include "compress/message.h"
 #include "dense_values.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Values in few bits: against their definitions in double precision, and there and back through
- * messages. Of uniform, what is drawn: test_uniform.c. */
+ * Values in few bits: compared with their definitions in double precision, and encoded and decoded
+ * in messages. test_uniform.c tests the random numbers of uniform. */
 #include "base/bytes.h"
 #include "compress/bit_pack.h"
 #include "compress/message.h"

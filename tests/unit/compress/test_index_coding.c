@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Index codings: each reads back what it wrote, in the layout of its definition, and costs what
- * the design says. */
+ * Index codings: each decodes what it encoded, has the layout of its definition, and takes the
+ * expected number of bits. */
 #include "index_layout.h"
 #include "message_example.h"
 #include "cases.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The versions of the hot loops over positions: each does bit by bit what the portable one does,
- * for every width, whatever bytes it reads, and touches no more than it may. */
+ * The versions of the hot loops over positions: each has the bits of the portable version, for
+ * every width and all input bytes, and accesses no memory outside its buffers. */
 #include "base/bytes.h"
 #include "compress/index_kernels.h"
 #include "random.h"

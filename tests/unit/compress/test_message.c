@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Messages: where the fields of a header are, bounds, which coding is chosen, and copies out of
- * memory that a peer goes on writing. There and back: test_message_round_trip.c; indices:
+ * Messages: positions of the header's fields, bounds, the choice of coding, and copies of memory
+ * that a peer still writes. Round trips: test_message_round_trip.c; indices:
  * test_index_coding.c. */
 #include "base/bytes.h"
 #include "message_example.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Messages there and back, of all densities, spans and types. The layout is checked by the second
- * reader of index_layout.h, and the choice of coding by sizes computed from the definition. */
+ * Messages of all densities, spans and types, encoded and decoded. The layout is checked by the
+ * second reader of index_layout.h, and the choice of coding by sizes computed from the
+ * definition. */
 #include "base/bytes.h"
 #include "index_layout.h"
 #include "message_example.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The random numbers of roundings: against their definition, and whether they are as random as
- * rounding needs, for neighbouring coordinates, coordinates 2^k apart, and the same coordinates at
- * other steps, ranks and seeds. All is seeded, so what holds once holds always; bounds are five or
- * six standard deviations of what is independent. */
+ * The random numbers of roundings: compared with their definition, and tested for the randomness
+ * that rounding needs, for neighbouring coordinates, coordinates 2^k apart, and the same
+ * coordinates at other steps, ranks and seeds. All numbers are seeded, so a test that passes once
+ * always passes. Bounds are five or six standard deviations of independent numbers. */
 #include "compress/random_mix.h"
 #include "random.h"
 #include "cases.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The kernels of selection: whichever version runs lists what the portable one lists, and a
- * variable names it. */
+ * The kernels of selection: every version lists the same coordinates as the portable one, and a
+ * variable chooses the version. */
 #include "compress/select_sweep.h"
 #include "sluice.h"
 #include "vector_kinds.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The public calls of a selector: what they refuse, what they leave alone then, what a selector
- * takes. */
+ * The public calls of a selector: refusals, which must leave the arguments unchanged, and the
+ * memory of a selector. */
 #include "compress/select_sweep.h"
 #include "sluice_select.h"
 #include "cases.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Values of type uniform: against their definition in double precision, over all random numbers and
- * on average over many draws, and which number is whose. */
+ * Values of type uniform: compared with their definition in double precision, over all random
+ * numbers and on average over many draws; and the random number of each coordinate. */
 #include "base/bytes.h"
 #include "compress/few_bits_rules.h"
 #include "compress/random_mix.h"

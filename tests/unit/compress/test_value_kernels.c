@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The versions of the loops over values in few bits, and of the random numbers: each does bit by
- * bit what the portable one does, and touches no more than it may. */
+ * The versions of the loops over values in few bits, and of the random numbers: each has the bits
+ * of the portable version, and accesses no memory outside its buffers. */
 #include "base/bytes.h"
 #include "compress/random_kernels.h"
 #include "compress/value_kernels.h"

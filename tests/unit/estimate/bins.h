@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A histogram for a test, or the test fails. */
+ * Opens a histogram for a test, which fails if that is impossible. */
 #ifndef TESTS_BINS_H
 #define TESTS_BINS_H
 #include "base/error.h"

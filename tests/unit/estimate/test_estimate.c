@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Estimates of distributions from servers that say little: the error of many runs against the bound
- * that stands beside each function, from above, and from below where the bound is an equality. */
+ * Estimates of distributions from short messages of servers: the error of many runs is compared
+ * with the bound documented at each function, and if the bound is an equality, also from below. */
 #include "base/error.h"
 #include "random.h"
 #include "sluice_estimate.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Histograms of magnitudes: where a float falls, and how near the threshold is to the one that was
- * asked for. What a message keeps, and what a peer's bytes may do: test_histogram_messages.c. */
+ * Histograms of magnitudes: the bin of a float, and the distance of the threshold from the
+ * requested one. Messages: test_histogram_messages.c. */
 #include "bins.h"
 #include "quiet.h"
 #include "random.h"

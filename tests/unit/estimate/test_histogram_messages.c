@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Messages of histograms and of bare counts: what they keep, that they add in any order, and what
- * a peer's bytes may do. */
+ * Messages of histograms and of bare counts: the precision of the counts, sums in any order, and
+ * bytes of a hostile peer. */
 #include "bins.h"
 #include "quiet.h"
 #include "random.h"

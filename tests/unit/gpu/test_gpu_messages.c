@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Packing on the device against message_encode(), byte by byte, and sparse updates against
+ * Packing on the device against message_encode(), byte by byte, and sparse updates compared with
  * runtime/compress/sparse.c. */
 
 #include "base/bytes.h"

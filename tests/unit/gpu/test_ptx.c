@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The machine that executes nvcc's translation of the kernels (tests/gpu/ptx): what a GPU would do
- * right is done, and what it would fault on ends the process with a message that says why. */
+ * The machine that executes nvcc's translation of the kernels (tests/gpu/ptx): it executes what a
+ * GPU would execute, and ends the process with an explanation where a GPU would fault. */
 
 #include "tests/gpu/ptx/machine.h"
 #include "cases.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * on_failure=continue: workers are killed or stopped, at any moment, and the others go on as the
- * oracle of survivors.h says; without a server or without any worker nobody can. */
+ * on_failure=continue: workers are killed or stopped at any moment, and the others continue as the
+ * oracle of survivors.h computes. Without a server or without workers the job fails. */
 #include "survivors.h"
 #include "thinned.h"
 #include "cases.h"

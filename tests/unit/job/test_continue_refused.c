@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * on_failure=continue: the pushes of a worker that is lost, or that was dropped and does not mind.
- * They count up to the step they were added in, then are refused and counted as such, and harm
- * nobody. */
+ * on_failure=continue: the pushes of a worker that is lost, or that was dropped and continues to
+ * push. They count up to the last step to which they were added. Later ones are refused, counted as
+ * refused, and do no harm. */
 #include "survivors.h"
 #include "shard/reduce.h"
 #include "shard/state.h"

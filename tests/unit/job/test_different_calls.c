@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Ranks in calls that cannot end together: both learn both names, without waiting for a limit. */
+ * Ranks in different collective calls: both learn the names of both calls, without waiting for a
+ * time-out. */
 #include "job/state.h"
 #include "ranks.h"
 #include "cases.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Ranks that die, leave, or differ: everybody learns who it was and where, at once, and nobody
- * hangs. The kills are real. Slow and stopped ranks are in test_slow_rank.c. */
+ * Ranks that die, leave, or differ: all ranks learn at once which rank it was and on which node,
+ * and none hangs. The kills are real. Slow and stopped ranks are in test_slow_rank.c. */
 #include "ranks.h"
 #include "cases.h"
 #include <math.h>

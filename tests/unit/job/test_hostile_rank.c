@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A rank that writes nonsense where it may write: it is refused by name, and the others live to say
- * so. Rank 1 attacks rank 0 through the transport in step 4; rank 2 looks on. Each owns one of
- * three shards. */
+ * A rank that writes invalid data where it has write access: it is refused by name, and the others
+ * survive. Rank 1 attacks rank 0 through the transport in step 4; rank 2 takes no part. Each owns
+ * one of three shards. */
 #include "base/bytes.h"
 #include "shard/inbox.h"
 #include "shard/publish.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * sluice_last_error(): the sentence of the last call that failed. What fails on the way of a call
- * that succeeds leaves no trace in it. And which of several ranks logs what all have found. */
+ * sluice_last_error(): the message of the last failed call. Failures inside a successful call leave
+ * no trace in it. Also tests which rank logs an error that several ranks have found. */
 #include "ranks.h"
 #include "base/bytes.h"
 #include "base/error.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A link over which nothing can be read: what tells the end of a process from a link that is away,
- * and when its rank is lost. Rank 0's transport holds back what it reads of rank 1. */
+ * A link over which nothing can be read: how the end of a process is told from a link that is down,
+ * and when the rank is lost. Rank 0's transport holds back what it reads from rank 1. */
 #include "ranks.h"
 #include "libfabric_leaks.h"
 #include "job/progress_token.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A notify that a transport took and did not deliver: the sender finds by the peer's pulse that it
- * was lost, and the waits of all ranks end with a name long before SLUICE_WAIT_TIMEOUT. */
+ * A notify that a transport accepted and did not deliver: the sender learns from the peer's
+ * pulse that it was lost, and the waits of all ranks end with a name long before
+ * SLUICE_WAIT_TIMEOUT. */
 #include "ranks.h"
 #include "base/bytes.h"
 #include "job/progress_token.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Where the progress thread goes, on machines made up: one and two packages, with and without a
- * network card, and ranks that the launcher bound to all, some or one of their processors. */
+ * The processor of the progress thread, on simulated machines: one and two packages, with and
+ * without a network card, and ranks that the launcher bound to all, some or one of their
+ * processors. */
 #include "job/place.h"
 #include "scratch.h"
 #include "cases.h"

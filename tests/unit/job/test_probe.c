@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Questions over the control network, between probes of this process over loopback: who is
- * answered, what a refusal shows, and what strangers can do. */
+ * Queries over the control network, between probes of this process over loopback: who gets an
+ * answer, what a refused connection shows, and what strangers can do. */
 #include "job/probe.h"
 #include "base/bytes.h"
 #include "base/clock.h"

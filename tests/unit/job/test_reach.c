@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What all ranks read out of the records: which transport goes between two ranks, and whether a
- * last resort, a second card or a trial is needed. A job is written as a text per rank: the letter
- * of its kernel, then a letter per transport, upper case where it is open, lower case where it can
- * be opened. V is verbs with a card in network 1; the digits after it are the networks of its
- * cards, and I stands for an InfiniBand card in network 1. */
+ * The conclusions that all ranks draw from the records: which transport goes between two ranks, and
+ * whether a last resort, a second card or a trial is needed. A job is written as a text per rank:
+ * the letter of its kernel, then a letter per transport, upper case where it is open, lower case
+ * where it can be opened. V is verbs with a card in network 1; the digits after it are the networks
+ * of its cards, and I stands for an InfiniBand card in network 1. */
 #include "base/bytes.h"
 #include "job/reach.h"
 #include "rdma/transport.h"

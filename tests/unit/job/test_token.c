@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The progress token between threads that ask for nothing else. */
+ * The progress token, passed between threads that do nothing else. */
 #include "job/token.h"
 #include "cases.h"
 #include <pthread.h>

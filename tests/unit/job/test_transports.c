@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * sluice_transports(): what is counted where, and what is refused. */
+ * sluice_transports(): the counters of each transport, and refusals. */
 #include "ranks.h"
 #include "sluice_region.h"
 #include "cases.h"

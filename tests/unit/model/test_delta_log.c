@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The delta log against a model of it: entries of random sizes, and notices that cannot be. */
+ * The delta log compared with a model of it: entries of random sizes, and impossible notices. */
 #include "model/delta_log.h"
 #include "random.h"
 #include "sluice.h"

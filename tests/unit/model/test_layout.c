@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Where everything of a model lies: shards tile the vector, nothing overlaps, slots hold what they
- * must. That the memory which is announced is the memory that is taken: test_open_memory.c. */
+ * The memory layout of a model: shards tile the vector, nothing overlaps, and slots are large
+ * enough. Announced and allocated memory: test_open_memory.c. */
 #include "compress/message.h"
 #include "layout_recipes.h"
 #include "model/home.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The memory that a model is announced to take, against what is really resident: never more, at any
- * time, and not much less. */
+ * The announced memory of a model compared with the resident memory, which is never more and not
+ * much less. */
 #include "model/snapshot.h"
 #include "ranks.h"
 #include "scratch.h"

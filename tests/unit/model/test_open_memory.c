@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The memory that a model takes, counted at the allocator: what is announced is what an open
- * takes, and what is not there is refused on all ranks, who go on. */
+ * The memory of a model, counted at the allocator: an open allocates what was announced. If there
+ * is not enough, all ranks refuse the model and continue. */
 #include "base/error.h"
 #include "base/room.h"
 #include "calls/model_open.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The laps of a stopwatch, by a clock that the test moves. */
+ * The laps of a stopwatch, with a clock that the test sets. */
 #include "model/stopwatch.h"
 #include "cases.h"
 #include <time.h>

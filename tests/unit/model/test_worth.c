@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Whether compression is worth its time: the choice and the verdict from given times; and a job
- * under recipe=auto, whose ranks are given different times, but all go on as the first one
- * chose. */
+ * Whether compression is worth its time: the choice and the verdict for given times; and a job with
+ * recipe=auto, whose ranks get different times, but all follow the choice of the first. */
 #include "base/error.h"
 #include "ranks.h"
 #include "cases.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Help for tests of rdma/: checks that work in a forked child too, a pair of real processes that
- * are connected by a transport, waits with a deadline, counts of what a process holds. */
+ * Functions for tests of rdma/: checks that also work in a forked child, a pair of real processes
+ * connected by a transport, waits with a deadline, and counts of a process's files and mappings. */
 #ifndef TESTS_RDMA_PAIR_H
 #define TESTS_RDMA_PAIR_H
 #include "rdma/transport.h"

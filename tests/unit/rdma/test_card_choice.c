@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Which card each rank of a node takes, on machines made up after real ones as hwloc's XML, and
+ * Which card each rank of a node takes, on machines that imitate real ones in hwloc's XML, and
  * which cards a list allows. */
 #include "rdma/card_list.h"
 #include "rdma/card_choice.h"

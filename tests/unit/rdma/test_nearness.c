@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Which of two cards is taken beside which of two GPUs, on a machine made up (two_gpus.h):
+ * Which of two cards is chosen for which of two GPUs, on a simulated machine (two_gpus.h):
  * libibverbs lists fake0 first. GPUs are those of the emulated module; SLURM_LOCALID says which is
  * this process's. */
 #include "base/device.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The transport over libfabric on this machine's loopback: peers that end, stop or are strangers,
- * and what its keys permit. What it moves: test_shm_processes.c. Its proofs: test_ofi_proof.c. */
+ * and the access that its keys permit. Transfers: test_shm_processes.c. Its proofs:
+ * test_ofi_proof.c. */
 #include "base/bytes.h"
 #include "rdma/transport.h"
 #include "rdma_pair.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Jobs whose ranks meet over libfabric: on loopback, and in network namespaces of their own, where
- * there is nothing else between them. Each trains to the bits that it trains to over shared
- * memory. */
+ * Jobs whose ranks meet over libfabric: on loopback, and in separate network namespaces, with no
+ * other connection. Each ends with the same bits as over shared memory. */
 #include "ranks.h"
 #include "libfabric_leaks.h"
 #include "sluice_region.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * SLUICE_PORTS with the real libfabric over this machine's loopback: where ranks listen, and what is
- * said if they cannot. libfabric reads the range once in a process, so the cases build on each
- * other. */
+ * SLUICE_PORTS with the real libfabric over this machine's loopback: the ports where ranks listen,
+ * and the message if they cannot. libfabric reads the range once in a process, so the cases build
+ * on each other. */
 #include "rdma/transport.h"
 #include "rdma_pair.h"
 #include "sluice.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The transport over libfabric under the rules of providers that are not here (fake_ofi.h): EFA,
+ * The transport over libfabric under the rules of providers that are simulated (fake_ofi.h): EFA,
  * Slingshot and Omni-Path; libraries that are absent or too old; and every call failing once. */
 #include "base/clock.h"
 #include "base/error.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Regions: what they hold, what the kernel refuses to peers, what is left behind (nothing). */
+ * Regions: their content, the accesses that the kernel refuses to peers, and that they leave
+ * nothing behind. */
 #include "rdma/region.h"
 #include "rdma_pair.h"
 #include "sluice.h"

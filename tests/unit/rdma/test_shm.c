@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The shm transport between ranks that share this process: what it moves, its limits, what it
- * leaves behind. Hostile peers: test_shm_hostile.c; sleeping: test_shm_sleep.c; real processes:
+ * The shm transport between ranks that share this process: transfers, limits, and leftovers.
+ * Hostile peers: test_shm_hostile.c; sleeping: test_shm_sleep.c; real processes:
  * test_shm_processes.c. */
 #include "shm_trio.h"
 #include "sluice.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The shm transport when the process at the other end is killed, leaves, or was never there: its
- * last messages come first, it is reported once, sleepers wake, and nobody dies along with it. */
+ * last messages come first, its end is reported once, sleeping ranks wake, and no other rank
+ * dies. */
 #include "base/clock.h"
 #include "rdma/process.h"
 #include "rdma/transport.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The shm transport against a hostile peer: damaged and forged records and descriptors, and a
- * mailbox whose positions lie. */
+ * mailbox with false positions. */
 #include "base/bytes.h"
 #include "rdma/shm_record.h"
 #include "shm_trio.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Transports between two real processes: data before notice, sleeping and waking; of shm also
- * rights. Killed ones: test_shm_death.c. */
+ * Transports between two real processes: data before notice, sleeping and waking, and for shm also
+ * rights. Killed processes: test_shm_death.c. */
 #include "rdma/ring.h"
 #include "rdma/transport.h"
 #include "rdma_pair.h"

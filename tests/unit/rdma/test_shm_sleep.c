@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The shm transport asleep: what wakes a rank, what must not, and that no word is missed in
+ * Sleep in the shm transport: what wakes a rank, what must not, and that no event is missed in
  * between. */
 #include "shm_trio.h"
 #include "cases.h"

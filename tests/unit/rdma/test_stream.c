@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The pieces that are under way over a stream, on links that exist in arithmetic only: a rate, and
- * the time of the way there and back. */
+ * The pieces in flight over a stream, on simulated links with a rate and a round-trip time. */
 #include "rdma/stream.h"
 #include "cases.h"
 #include <stdio.h>

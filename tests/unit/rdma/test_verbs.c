@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The verbs transport over a fake card and connection manager: what arrives, what is posted, what
- * a device may lack. Rights: test_verbs_rights.c; broken connections: test_verbs_broken.c. */
+ * The verbs transport over a fake card and connection manager: transfers, the number of posts, and
+ * devices that lack features. Rights: test_verbs_rights.c; broken connections:
+ * test_verbs_broken.c. */
 #include "verbs_two.h"
 #include "sluice.h"
 #include "cases.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The verbs transport over a fake card and connection manager: connections that break are made
- * again, once and in order, or their peer is lost in time; what a broken connection leaves
+ * The verbs transport over a fake card and connection manager: broken connections are made again,
+ * once and in order, or their peer is lost in time; and a broken connection leaves nothing
  * behind. */
 #include "verbs_two.h"
 #include "base/clock.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Which devices the verbs transport takes and with what reason it refuses others; what happens
- * before a device is opened; and events that end its queues. */
+ * The devices that the verbs transport accepts, and its reasons to refuse others; the steps before
+ * a device is opened; and events that end its queues. */
 #include "rdma/verbs_device.h"
 #include "rdma/card_facts.h"
 #include "base/log.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * A whole job over the fake card: three ranks, which are threads of this process, train a model
- * through the public interface. Counted: what a steady-state step posts. */
+ * through the public interface. Counts the posts of a steady-state step. */
 #include "base/error.h"
 #include "base/log.h"
 #include "tests/fakes/verbs/fake_fabric.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The keys that a peer is given: memory windows where the card has them and they keep what they
- * promise, else registrations in a domain of its own; and what becomes of them when a connection
- * is made again. */
+ * The keys that a peer gets: memory windows if the card has them and they pass the test, otherwise
+ * registrations in the peer's own domain; and the new keys after a reconnect. */
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/log.h"

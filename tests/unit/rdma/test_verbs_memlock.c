@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The check of the limit on locked memory, on cards whose drivers pin as in fake_fabric.h: what the
- * message asks for is what connecting takes. The kernel's files and limits are this test's. */
+ * The check of the limit on locked memory, on cards whose drivers pin as in fake_fabric.h: the
+ * message names as many bytes as connecting needs. The test replaces the kernel's files and
+ * limits. */
 #include "sluice.h"
 #include "verbs_two.h"
 #include "cases.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * How the packets of a connection travel: what rdma/path.c sets on the queue pairs of both ranks,
- * over a connection manager that proposes what the kernel's does (fake_cm.c). The files in which an
- * administrator sets a port's traffic class are this test's. */
+ * The path attributes that rdma/path.c sets on the queue pairs of both ranks, over a connection
+ * manager that proposes the kernel's values (fake_cm.c). The test replaces the files in which an
+ * administrator sets a port's traffic class. */
 #include "base/log.h"
 #include "rdma/path.h"
 #include "rdma/retry.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What strangers get who speak to a rank's listener, knowing all that honest ranks have sent but no
- * key: rdma/proof.c over the connection manager of fake_fabric.h. What honest ranks send is
- * recorded here, and can be lost. */
+ * The replies to strangers at a rank's listener who know all that honest ranks have sent, but no
+ * key: rdma/proof.c over the connection manager of fake_fabric.h. The test records what honest
+ * ranks send, and can drop it. */
 #include "base/bytes.h"
 #include "rdma/frame.h"
 #include "sluice.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The record of the verbs transport, and the network by which two ranks with such records meet. A
- * rank is written as its addresses, own card first: "10.1.0.1/24", with "ib:" before it on
- * InfiniBand. */
+ * The record of the verbs transport, and the network over which two ranks with such records
+ * connect. A rank is written as its addresses, own card first: "10.1.0.1/24", with "ib:" before it
+ * on InfiniBand. */
 #include "rdma/verbs_record.h"
 #include "base/bytes.h"
 #include "rdma/transport.h"

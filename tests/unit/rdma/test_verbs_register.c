@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Device memory through the verbs transport: which method (dma-buf, peer memory, or
- * none) is taken when some are refused or only pretend to work, and that the bytes of a put move on
- * each. The device's memory is a memory file. The fake card reaches it by dma-buf, by address, or
- * not at all. */
+ * Device memory through the verbs transport: which method (dma-buf, peer memory, or none) is chosen
+ * if some are refused or work only apparently, and that each moves the bytes of a put. The device's
+ * memory is a memory file. The fake card reaches it by dma-buf, by address, or not at all. */
 #include "base/error.h"
 #include "base/log.h"
 #include "rdma/register.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The verbs transport over a fake card: what a peer may do to memory that it was given, and that
- * an attempt at more ends the attacker and moves nothing. */
+ * The verbs transport over a fake card: the access of a peer to memory that was offered to it, and
+ * that an attempt at more ends the attacker's connection and moves nothing. */
 #include "base/log.h"
 #include "verbs_two.h"
 #include "sluice.h"

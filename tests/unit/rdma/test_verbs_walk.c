@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Every fallible call of the verbs transport fails once: the n-th of a whole life (open, connect,
- * move, flap, move again, close), for n = 1, 2, ... until a life passes without reaching it. Each
- * life ends well, or with an error that says something; whichever it is, nothing is left. */
+ * Every fallible call of the verbs transport fails once: the n-th call of a whole run (open,
+ * connect, move, reconnect, move again, close), for n = 1, 2, ... until a run has fewer calls. Each
+ * run succeeds or ends with an error and a message, and nothing is left open. */
 #include "base/error.h"
 #include "base/log.h"
 #include "sluice.h"

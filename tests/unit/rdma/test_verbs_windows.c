@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Regions that are longer than a memory window can be, on the cards of fake_fabric.h: how they are
- * cut, what travels across a cut, and what a card that refuses a window leads to. */
+ * Regions that are longer than the longest memory window, on the cards of fake_fabric.h: how they
+ * are cut, transfers across a cut, and cards that refuse a window. */
 #include "base/bytes.h"
 #include "rdma/frame.h"
 #include "sluice.h"

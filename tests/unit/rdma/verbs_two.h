@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The pair of verbs_pair.h as most tests want it: opened or the test fails, what it logs at hand,
- * nothing leaked when it is closed; and rank 1's memory offered to rank 0. */
+ * The pair of verbs_pair.h for most tests: these functions fail the test if it cannot be opened or
+ * leaks something, keep its log, and offer rank 1's memory to rank 0. */
 #ifndef TESTS_VERBS_TWO_H
 #define TESTS_VERBS_TWO_H
 #include "verbs_pair.h"

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What the tests of the recipe language ask again and again: does it read, what does it print, is
- * it refused. */
+ * Shared checks of the recipe language: a text is accepted, prints as expected, or is refused. */
 #ifndef TESTS_RECIPE_TEXT_H
 #define TESTS_RECIPE_TEXT_H
 #include "recipe/recipe.h"

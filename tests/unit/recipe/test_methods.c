@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Every named method is a recipe that the library takes, and no name is there twice. */
+ * Every named method is a recipe that the library accepts, and all names differ. */
 #include "recipe/methods.h"
 #include "recipe/recipe.h"
 #include "sluice.h"

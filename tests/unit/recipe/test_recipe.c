@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The recipe language: what each axis takes and what it is by default, what is warned of, and
- * which tensors a recipe sends whole. */
+ * The recipe language: the values and defaults of each axis, warnings, and the tensors that a
+ * recipe sends whole. */
 #include "recipe_text.h"
 #include "recipe/methods.h"
 #include "sluice.h"

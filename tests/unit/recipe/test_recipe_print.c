@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The recipe language: what is printed reads back as the same recipe, in any locale, for recipes
+ * The recipe language: the printed text parses to the same recipe, in any locale, for recipes
  * written by hand, at random and by mutation. */
 #include "recipe_text.h"
 #include "sluice.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The recipe language: every refusal by its key phrase. */
+ * The recipe language: the key phrase of every refusal. */
 #include "recipe_text.h"
 #include "sluice.h"
 #include "cases.h"

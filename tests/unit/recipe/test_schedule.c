@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What a recipe means over time: phases, warm-up, and how many coordinates a density asks for. */
+ * The steps of a recipe: phases, warm-up, and the number of coordinates for a density. */
 #include "recipe/schedule.h"
 #include "base/log.h"
 #include "sluice.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Asynchronous steps: the bound on staleness holds whoever is late, workers in collectives hold up
- * nobody, and what is too late is counted and not used. */
+ * Asynchronous steps: the bound on staleness holds whichever worker is late, workers in collectives
+ * delay no other, and late pushes are counted and not used. */
 #include "base/error.h"
 #include "async_problem.h"
 #include "recipe/recipe.h"

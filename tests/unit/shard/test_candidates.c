@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Deltas selected from a list of candidates, bit by bit against a selection from the whole
- * residual: for every kind of message, and whenever the list loses sight of the residual. */
+ * Deltas selected from a list of candidates, compared bit by bit with a selection from the whole
+ * residual, for every kind of message, and also after the list became invalid. */
 #include "shard/reduce.h"
 #include "base/bytes.h"
 #include "compress/sparse.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * One threshold for all: what the notes may hold, and that jobs of several ranks keep to the
- * density, agree, give more to who has more, and go on after a restart as if there had been
- * none. */
+ * One threshold for all workers: the valid content of notes, and that jobs of several ranks keep
+ * the density, agree, give a larger share to larger gradients, and continue after a restart as
+ * without one. */
 #include "base/bytes.h"
 #include "shard/shard_census.h"
 #include "shard/state.h"

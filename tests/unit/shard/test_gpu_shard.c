@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Shards on a GPU (device_shards): two models in one job get the same gradients, the shards of one
- * of them are on the GPU. Parameters, deltas and what shards keep stay the same bits, over
- * checkpoints too; what cannot be is refused, and failing calls end the job. */
+ * of them are on the GPU. Parameters, deltas and the state of shards keep the same bits, also over
+ * checkpoints. Impossible combinations are refused, and failing calls end the job. */
 #include "gpu_lag.h"
 #include "ranks.h"
 #include "scratch.h"

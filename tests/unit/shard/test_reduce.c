@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A shard's sum and its way into the residual, bit by bit against the plain loops that define it:
- * for each update rule, sparse and dense messages, few and many lines. */
+ * A shard's sum and its addition to the residual, compared bit by bit with the plain loops that
+ * define it: for each update rule, sparse and dense messages, few and many lines. */
 #include "shard/reduce.h"
 #include "base/bytes.h"
 #include "compress/sparse.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The bootstrap against a fake PMIx: the good way, each way a launcher can fail, and that PMIx is
- * always left. */
+ * The bootstrap with a fake PMIx: success, each way in which a launcher can fail, and that PMIx is
+ * always finalized. */
 #include "base/bytes.h"
 #include "base/log.h"
 #include "compress/message.h"

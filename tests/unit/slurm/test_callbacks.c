@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A job whose ranks meet in a store of the program: the good way, and each way a store, a callback
- * or a rank can fail. The ranks of most cases are threads that exchange records; the last case is a
- * real job of processes. */
+ * A job whose ranks find each other through the program's store: success, and each way in which a
+ * store, a callback or a rank can fail. The ranks of most cases are threads that exchange records;
+ * the last case is a real job of processes. */
 #include "base/log.h"
 #include "sluice.h"
 #include "slurm/bootstrap.h"

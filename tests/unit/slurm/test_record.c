@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Records: what is written is read back; what a faulty or hostile process could write is refused.
- */
+ * Records: written ones are read back, and those that a faulty or hostile process could write are
+ * refused.
+ * */
 #include "base/bytes.h"
 #include "base/log.h"
 #include "compress/message.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Agreement of the workers: complaints are printed once with their ranks, and replicas that differ
- * are named. The job is a fake: sluice_gather() gives what the test laid out. */
+ * are named. The job is a fake: sluice_gather() returns what the test prepared. */
 #include "tools/train/agree.h"
 #include "cases.h"
 

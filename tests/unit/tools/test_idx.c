@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * IDX folders, good and bad: each bad one is answered with a sentence that names file and fault. */
+ * Valid and invalid IDX folders: for each invalid one a message names file and fault. */
 #include "train_files.h"
 #include "tools/train/data.h"
 #include "cases.h"

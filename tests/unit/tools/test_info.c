@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The verdicts of sluice-info about nodes that are trees of files: one healthy node, and that node
- * with one thing wrong at a time. */
+ * The verdicts of sluice-info about simulated nodes, which are trees of files: one healthy node,
+ * and the same node with one fault at a time. */
 #include "tools/info/probes.h"
 #include "compress/select_kernels.h"
 #include "tests/unit/scratch.h"

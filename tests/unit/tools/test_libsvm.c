@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * LIBSVM text, good and bad: a line that does not parse is named by its number. */
+ * Valid and invalid LIBSVM text: the message names the number of an invalid line. */
 #include "train_files.h"
 #include "tools/train/data.h"
 #include "cases.h"

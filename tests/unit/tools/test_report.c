@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What the reference trainer says of traffic: a job of one moves nothing over a wire and says what
- * passes within its rank; other jobs say what crossed. The counters are those of simulated jobs. */
+ * The report of sluice-train on traffic: a job of one sends nothing over a network and reports the
+ * bytes within its rank; other jobs report the bytes sent. The counters are those of simulated
+ * jobs. */
 #include "tools/train/report.h"
 #include "cases.h"
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The operations on layers in GPU memory beside those in host memory: the same bits where kernels
- * run on the CPU, and close to them on the GPU that TRAIN_MODULE is for, whose expf and sums of
- * products are its own. */
+ * The operations on layers in GPU memory compared with those in host memory: the same bits if the
+ * kernels run on the CPU, and close ones on the GPU of TRAIN_MODULE, whose expf() and sums of
+ * products differ. */
 #include "tools/train/network.h"
 #include "random.h"
 #include "cases.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A job of one rank, whose 6th push or pull (argv[1]) alone is counted; see hot_path.sh. */
+ * A job of one rank in which only the 6th push or pull (argv[1]) is counted; see hot_path.sh. */
 #include "sluice.h"
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * For tests that look into messages: what a push sent, as its receivers decode it. */
+ * For tests that examine messages: decodes what a push sent, like its receivers. */
 #ifndef TESTS_SENT_H
 #define TESTS_SENT_H
 #include "worker/lane.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Gradients that the application adds to the residual itself: the bits of pushing them, for every
- * kind of recipe that allows it; across a checkpoint; what is not finite is named; recipes and
- * places that are refused. */
+ * Gradients that the application itself adds to the residual: the same bits as a push, for every
+ * kind of recipe that allows it, also across a checkpoint; values that are not finite are named;
+ * and refusals. */
 #include "base/error.h"
 #include "four_tensors.h"
 #include "same_bits.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Nothing is lost: what is not sent is in a residual, to the bit within a step and to rounding over
- * hundreds of steps; and the textbook counterexample in which compressing both ways does better
- * than one way. */
+ * Nothing is lost: values that are not sent are in a residual, exactly within a step and up to
+ * rounding over hundreds of steps. Also tests the textbook counterexample in which compression both
+ * ways does better than one way. */
 #include "worker/state.h"
 #include "base/bytes.h"
 #include "shard/state.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Steps in which everything is sent, under attack: what does not check ends the job, its sender is
- * named, and nothing is made of it. Bytes are spoilt on their way into a message. */
+ * Dense steps under attack: a message that fails a check ends the job, its sender is named, and its
+ * values are not used. The test damages bytes on their way into a message. */
 #include "base/bytes.h"
 #include "compress/dense.h"
 #include "shard/state.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Steps in which everything is sent: the same bits as message by message, which a measured model
- * takes; and what is not finite, in a gradient or a sum, ends the job. */
+ * Dense steps: the same bits as with single messages, which a measured model uses; and a gradient
+ * or a sum that is not finite ends the job. */
 #include "base/bytes.h"
 #include "compress/dense.h"
 #include "shard/inbox.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * An application that captures its streams into graphs while the library works: what the library
- * is asked to do on a captured stream is refused, and nothing spoils a capture. */
+ * An application that captures its streams into graphs while the library works: calls on a captured
+ * stream are refused, and no call spoils a capture. */
 #include "base/error.h"
 #include "base/bytes.h"
 #include "worker/device_push.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A thread that uses several GPUs: each call works on its own one, and leaves the thread where it
- * was. Pinning that CUDA refuses leaves no error for the application. */
+ * A thread that uses several GPUs: each call uses its model's GPU, and leaves the thread's current
+ * GPU unchanged. Pinning that CUDA refuses leaves no error for the application. */
 #include "base/error.h"
 #include "worker/device_push.h"
 #include "gpu_rank.h"

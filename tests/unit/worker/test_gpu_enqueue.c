@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A push whose device lags behind the host: the call returns before anything ran, and what the
- * device makes is posted by the progress thread, or by the next call. */
+ * A push whose device lags behind the host: the call returns before any work has run, and the
+ * progress thread or the next call posts the messages. */
 #include "gpu_lag.h"
 #include "ranks.h"
 #include "cases.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What a model in GPU memory keeps over a checkpoint; that a call of CUDA that fails, each of them
- * once, ends the job or changes nothing; that a gradient that is not finite is named. */
+ * The state of a model in GPU memory across a checkpoint; that each CUDA call that fails ends the
+ * job or changes nothing; and that a gradient that is not finite is named. */
 #include "gpu_step.h"
 #include "ranks.h"
 #include "scratch.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What a device finds after the push has returned: the next call that waits for it says so. */
+ * Errors that a device finds after the push has returned: the next call that waits for it reports
+ * them. */
 #include "gpu_lag.h"
 #include "ranks.h"
 #include "cases.h"

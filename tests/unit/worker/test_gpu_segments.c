@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Vectors in pieces of which some are in GPU memory: the bits of one vector of floats in host
- * memory. Parameters and means in 16 bits there: the bits of such in host memory. And a broadcast
- * of what a GPU has. */
+ * memory. Parameters and means in 16 bits in GPU memory: the bits of those in host memory. And a
+ * broadcast from GPU memory. */
 #include "four_tensors.h"
 #include "gpu_rank.h"
 #include "narrow.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A worker whose shards have two holders each, over a transport that only notes what is posted:
- * both holders get each message, a slot is free when both have consumed it, and publications come
- * from the holder whose epoch is current. */
+ * A worker whose shards have two holders each, over a transport that only records posts: both
+ * holders get each message, a slot is free when both have consumed it, and publications come from
+ * the holder whose epoch is current. */
 #include "base/bytes.h"
 #include "model/home.h"
 #include "rdma/ring.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Uploads that are left out, and steps that workers take alone: the rules by hand; that nothing
- * drifts apart; and that a problem with unequal workers is solved with fewer uploads. */
+ * Skipped uploads, and steps that workers make alone: the rules computed by hand, equal parameters
+ * on all workers, and fewer uploads for a problem with unequal workers. */
 #include "base/error.h"
 #include "worker/lazy.h"
 #include "shard/lazy_sum.h"

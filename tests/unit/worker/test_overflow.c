@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Sums that leave the range of floats: whatever the values cross the wire as, nothing infinite is
- * sent, nothing is made a large number in silence, and the rank where it happened says which
- * coordinate it is. */
+ * Sums that leave the range of floats: for every value type, no infinite value is sent or silently
+ * replaced by a large number, and the rank where it happened names the coordinate. */
 #include "ranks.h"
 #include "sluice.h"
 #include "cases.h"

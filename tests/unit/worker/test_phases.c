@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Steps in which a support is agreed on: what crosses the wire does not grow with the workers, the
- * leader goes round, a sketch finds what is heavy, and sketches add up. */
+ * Steps with an agreed support: the traffic does not grow with the workers, the leader rotates, a
+ * sketch finds heavy coordinates, and sketches can be added. */
 #include "base/bytes.h"
 #include "compress/choose.h"
 #include "compress/sketch.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Pulling in ranges: the same bits as one pull, for all kinds of recipes and any order; a range
- * that goes on before others are there; the progress thread that goes on while the program
+ * that continues before others have arrived; the progress thread that continues while the program
  * computes; and refusals. */
 #include "four_tensors.h"
 #include "same_bits.h"

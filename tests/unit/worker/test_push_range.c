@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Pushing in ranges: the set that tells what is there already; the same bits as one push of the
- * whole, for all recipes and any order; early sending where coordinates are decided one by one;
- * refusals. */
+ * Pushing in ranges: the set of pushed ranges; the same bits as one push of the whole, for all
+ * recipes and any order; early sending if coordinates are selected independently; refusals. */
 #include "base/error.h"
 #include "four_tensors.h"
 #include "model/tiling.h"

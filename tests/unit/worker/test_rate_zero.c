@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Steps with the learning rate 0: they move no parameter and leave what waits as it is, so that the
- * training goes on as if they had not been; without a residual, momentum is as in torch's SGD;
- * rates that differ, and recipes that cannot have such steps, are refused by name. */
+ * Steps with the learning rate 0: they change no parameter and no residual, so the training
+ * continues as if they had not happened; without a residual, momentum is as in torch's SGD; rates
+ * that differ, and recipes that cannot have such steps, are refused by name. */
 #include "base/error.h"
 #include "four_tensors.h"
 #include "ranks.h"

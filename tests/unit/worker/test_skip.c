@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * A step that all workers leave out together because one of them has a gradient with NaN or
- * infinity (nonfinite=skip-all): as if nobody had computed it. And recipes that need the whole
+ * infinity (nonfinite=skip-all): as if no worker had computed it. And recipes that need the whole
  * gradient before anything is added, pushed in ranges: the bits of a push of the whole. */
 #include "four_tensors.h"
 #include "ranks.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Asynchronous steps with anchors: they follow the paper, reach the exact minimum in few bits, and
- * what is of another anchor is counted and not used. */
+ * Asynchronous steps with anchors: they follow the paper, reach the exact minimum with few bits,
+ * and pushes for another anchor are counted and not used. */
 #include "compress/message.h"
 #include "worker/upload.h"
 #include "base/error.h"
