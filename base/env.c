@@ -64,6 +64,13 @@ const struct env_entry env_table[] = {
 	  "all also allows it for regions of sluice_region_open(3), whose memory the program must "
 	  "then not poll. Cards that cannot do it ignore it.",
 	  FIELD(relaxed_ordering) },
+	{ "SLUICE_HUGE_PAGES", ENV_CHOICE, "no", "no|transparent|reserved",
+	  "Pages on which the regions of 2 MiB and more lie: windows, logs and staging memory of "
+	  "models, and those of sluice_region_open(3). transparent asks the kernel to replace "
+	  "small pages by huge ones of 2 MiB when a region is opened, and warns if it cannot. "
+	  "reserved takes pages that an administrator has reserved (vm.nr_hugepages); without "
+	  "enough of them the region is not opened. See MEMORY.",
+	  FIELD(huge_pages) },
 	{ "SLUICE_PROVIDER", ENV_TEXT, "", "a provider of libfabric",
 	  "Provider that the ofi transport uses. If it is not set, Sluice takes the first one of "
 	  "efa, cxi, opx, psm3, tcp and net that works on this node. efa-direct names the fabric "

@@ -14,6 +14,7 @@ struct settings {
 	char gid_index[16];       /* SLUICE_GID_INDEX: "auto" or a number */
 	char memory_windows[8];   /* SLUICE_MEMORY_WINDOWS: "auto", "yes" or "no" */
 	char relaxed_ordering[8]; /* SLUICE_RELAXED_ORDERING: "auto", "no" or "all" */
+	char huge_pages[16];      /* SLUICE_HUGE_PAGES: "no", "transparent" or "reserved" */
 	char traffic_class[16];   /* SLUICE_TRAFFIC_CLASS: "auto" or a number */
 	char service_level[16];   /* SLUICE_SERVICE_LEVEL: "auto" or a number */
 	char provider[32];        /* SLUICE_PROVIDER of libfabric; "": the library chooses */

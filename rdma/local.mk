@@ -3,6 +3,7 @@ library_sources += \
 	rdma/event_queue.c rdma/event_queue.h \
 	rdma/in_process.c rdma/in_process.h \
 	rdma/mailbox.c rdma/mailbox.h \
+	rdma/huge.c rdma/huge.h \
 	rdma/mapping.c rdma/mapping.h \
 	rdma/card_list.c rdma/card_list.h \
 	rdma/nearness.c rdma/nearness.h \

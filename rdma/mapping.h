@@ -4,6 +4,7 @@
  * writes these bytes, and by the transports self and shm. */
 #ifndef RDMA_MAPPING_H
 #define RDMA_MAPPING_H
+#include "rdma/huge.h"
 #include "rdma/region.h"
 #include <stddef.h>
 #include <stdint.h>
@@ -19,16 +20,27 @@ struct descriptor {
 
 /* Returns the size of the file: one header page and the region, in whole pages. */
 size_t region_header_bytes(void);
-size_t region_file_bytes(size_t bytes); /* 0: more than a file can hold */
+/* 0: more than a file can hold. Only HUGE_RESERVED changes the size. */
+size_t region_file_bytes(size_t bytes, enum huge huge);
 
 void descriptor_of(const struct region *region, uint8_t out[REGION_HEAD_BYTES]);
 /* Decodes hostile input. Returns SLUICE_EWIRE unless every field is possible; peer is for the
  * message. */
 int descriptor_decode(const uint8_t bytes[REGION_HEAD_BYTES], int peer, struct descriptor *out);
 
+/* The region in the addresses of this process. start and bytes: of the whole mapping, which on huge
+ * pages begins with the header, because it must begin where a huge page does. */
+struct mapping {
+	void *base;
+	void *start;
+	size_t bytes;
+};
+/* Maps a region's file. Returns 0, or -1 and errno. */
+int mapping_make(int fd, size_t bytes, int protection, enum huge huge, struct mapping *out);
+
 /* Maps the region of fd, writable if access allows it, and never inherited by a child. The caller
  * still owns fd and may close it. Fails with SLUICE_EPEER (the file is not the described region),
  * SLUICE_EDEVICE or SLUICE_ENOMEM (cannot map). */
-int mapping_open(int fd, int peer, const struct descriptor *descriptor, void **base_out);
-void mapping_close(void *base, uint64_t bytes);
+int mapping_open(int fd, int peer, const struct descriptor *descriptor, struct mapping *out);
+void mapping_close(struct mapping *mapping);
 #endif

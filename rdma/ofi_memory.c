@@ -67,7 +67,9 @@ static int vacate(struct ofi_memory *m, const struct region *region)
 
 	if (!v)
 		return 0;
-	*v = (struct vacated){ .next = m->vacated, .base = region->base, .bytes = region->bytes };
+	*v = (struct vacated){ .next = m->vacated,
+			       .base = region->mapped,
+			       .bytes = region->mapped_bytes };
 	if (mmap(v->base, v->bytes, PROT_READ | PROT_WRITE,
 		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED) {
 		free(v);

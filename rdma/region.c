@@ -4,6 +4,8 @@
  * transports describe them; mapping.c maps a peer's region. */
 #include "rdma/region.h"
 #include "base/error.h"
+#include "base/log.h"
+#include "rdma/huge.h"
 #include "rdma/in_process.h"
 #include "rdma/mapping.h"
 #include "sluice.h"
@@ -21,20 +23,28 @@
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 0x0008U /* Linux 6.3 */
 #endif
+#ifndef MFD_HUGETLB
+#define MFD_HUGETLB 0x0004U
+#endif
+#ifndef MFD_HUGE_2MB
+#define MFD_HUGE_2MB (21U << 26)
+#endif
 #ifndef F_SEAL_FUTURE_WRITE
 #define F_SEAL_FUTURE_WRITE 0x0010 /* Linux 5.1 */
 #endif
 
-static int make_file(const char *name)
+static int make_file(const char *name, enum huge huge)
 {
+	const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING |
+			       (huge == HUGE_RESERVED ? MFD_HUGETLB | MFD_HUGE_2MB : 0);
 	char label[64];
 	int fd;
 
 	/* /proc/PID/maps shows the name, so that a user can see whose memory it is. */
 	snprintf(label, sizeof(label), "sluice-%d-%s", (int)getpid(), name);
-	fd = memfd_create(label, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
+	fd = memfd_create(label, flags | MFD_NOEXEC_SEAL);
 	if (fd < 0 && errno == EINVAL) /* a kernel before 6.3 */
-		fd = memfd_create(label, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+		fd = memfd_create(label, flags);
 	return fd;
 }
 
@@ -120,7 +130,9 @@ static int write_header(const struct region *region)
 	uint8_t header[REGION_HEAD_BYTES];
 
 	descriptor_of(region, header);
-	if (pwrite(region->fd, header, sizeof(header), 0) != (ssize_t)sizeof(header))
+	if (region->mapped != region->base) /* on reserved huge pages, a file cannot be written */
+		memcpy(region->mapped, header, sizeof(header));
+	else if (pwrite(region->fd, header, sizeof(header), 0) != (ssize_t)sizeof(header))
 		return -1;
 	return 0;
 }
@@ -137,7 +149,9 @@ static int seal(const struct region *region)
 
 int region_open(size_t bytes, unsigned access, const char *name, struct region **out)
 {
+	const enum huge huge = huge_kind(bytes);
 	struct region *region;
+	struct mapping mapping;
 	const char *call;
 	size_t file_bytes;
 	int err;
@@ -148,7 +162,7 @@ int region_open(size_t bytes, unsigned access, const char *name, struct region *
 			    name, bytes, access);
 	if (in_process_regions_on())
 		return in_process_region_open(bytes, access, name, out);
-	file_bytes = region_file_bytes(bytes);
+	file_bytes = region_file_bytes(bytes, huge);
 	if (file_bytes == 0 || !within_machine(file_bytes))
 		return fail_to_open(name, bytes, "more than this machine has", ENOMEM);
 	if (!within_file_limit(file_bytes))
@@ -163,9 +177,8 @@ int region_open(size_t bytes, unsigned access, const char *name, struct region *
 	snprintf(region->name, sizeof(region->name), "%s", name);
 	region->bytes = bytes;
 	region->access = access;
-	region->base = MAP_FAILED;
 	call = "memfd_create";
-	region->fd = make_file(name);
+	region->fd = make_file(name, huge);
 	if (region->fd < 0)
 		goto failed;
 	call = "getrandom";
@@ -177,21 +190,27 @@ int region_open(size_t bytes, unsigned access, const char *name, struct region *
 	call = "fallocate";
 	if (back_with_memory(region->fd, file_bytes) < 0)
 		goto failed;
+	call = "mmap";
+	if (mapping_make(region->fd, bytes, PROT_READ | PROT_WRITE, huge, &mapping))
+		goto failed;
+	region->base = mapping.base;
+	region->mapped = mapping.start;
+	region->mapped_bytes = mapping.bytes;
 	call = "pwrite";
 	if (write_header(region) < 0)
 		goto failed;
-	call = "mmap";
-	region->base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, region->fd,
-			    (off_t)region_header_bytes());
-	if (region->base == MAP_FAILED)
-		goto failed;
 	/* A forked child must neither see nor keep this memory. */
 	call = "madvise";
-	if (madvise(region->base, bytes, MADV_DONTFORK) < 0)
+	if (madvise(region->mapped, region->mapped_bytes, MADV_DONTFORK) < 0)
 		goto failed;
 	call = "fcntl(F_ADD_SEALS)";
 	if (seal(region) < 0)
 		goto failed;
+	if (huge == HUGE_TRANSPARENT)
+		huge_collapse(region->mapped, region->mapped_bytes, name);
+	else if (huge == HUGE_RESERVED)
+		log_line(LOG_INFO, "rdma", "region %s: all %zu kB lie on reserved huge pages", name,
+			 file_bytes / 1024);
 	if (!access) /* no peer will map it */
 		region_close_file(region);
 	*out = region;
@@ -199,9 +218,9 @@ int region_open(size_t bytes, unsigned access, const char *name, struct region *
 
 failed:
 	err = errno;
-	if (region->base == MAP_FAILED)
-		region->base = NULL;
 	region_close(&region);
+	if (huge == HUGE_RESERVED && err != EMFILE && err != ENFILE && err != EPERM)
+		return huge_fail_reserved(name, file_bytes / HUGE_PAGE_BYTES, call, err);
 	return fail_to_open(name, bytes, call, err);
 }
 
@@ -313,8 +332,8 @@ void region_close(struct region **region)
 	}
 	if (r->common)
 		common_release(&r->common);
-	else if (r->base && !r->device && !taken_over)
-		munmap(r->base, r->bytes);
+	else if (r->mapped && !taken_over)
+		munmap(r->mapped, r->mapped_bytes);
 	region_close_file(r);
 	free(r);
 	*region = NULL;

@@ -48,6 +48,8 @@ struct region {
 	char name[24]; /* for messages; "": it has none */
 	void *base;
 	size_t bytes;
+	void *mapped; /* the mapping of the file, which may begin before base; NULL: none */
+	size_t mapped_bytes;
 	unsigned access; /* REGION_* mask; 0: only local use (staging, read buffers) */
 	int fd; /* sealed memfd, close-on-exec; -1: device memory, memory of a simulated rank, or no
 		   further peer will map it */

@@ -32,7 +32,8 @@ struct self {
 struct self_remote {
 	struct remote remote;
 	void *base;
-	struct common *common; /* NULL: base is a mapping */
+	struct common *common; /* NULL: base is in `there` */
+	struct mapping there;
 };
 
 static struct self *self_of(struct transport *t)
@@ -203,11 +204,12 @@ static int self_remote_open(struct endpoint *e, const uint8_t descriptor[REGION_
 	if (!remote)
 		return fail(SLUICE_ENOMEM, "self: no memory for %zu bytes", sizeof(*remote));
 	remote->remote = (struct remote){ .endpoint = e, .bytes = d.bytes, .access = d.access };
-	rc = mapping_open(d.fd, e->peer, &d, &remote->base);
+	rc = mapping_open(d.fd, e->peer, &d, &remote->there);
 	if (rc) {
 		free(remote);
 		return rc;
 	}
+	remote->base = remote->there.base;
 	*out = &remote->remote;
 	return SLUICE_OK;
 }
@@ -240,7 +242,7 @@ static void self_remote_close(struct remote **r)
 	if (remote->common)
 		common_release(&remote->common);
 	else
-		mapping_close(remote->base, remote->remote.bytes);
+		mapping_close(&remote->there);
 	free(remote);
 	*r = NULL;
 }

@@ -36,10 +36,9 @@ enum shm_state {
 struct shm_peer {
 	struct endpoint endpoint;
 	enum shm_state state;
-	int pidfd;     /* watched while SHM_ALIVE; -1: none */
-	int wake_fd;   /* the peer's pipe */
-	void *mailbox; /* the peer's, mapped */
-	uint64_t mailbox_bytes;
+	int pidfd;              /* watched while SHM_ALIVE; -1: none */
+	int wake_fd;            /* the peer's pipe */
+	struct mapping mailbox; /* the peer's */
 	struct process process;
 	/* descriptor of its control region; validated at open */
 	uint8_t control[REGION_HEAD_BYTES];
@@ -66,7 +65,7 @@ struct shm {
 
 struct shm_remote {
 	struct remote remote;
-	void *base;
+	struct mapping there;
 };
 
 static struct shm *shm_of(struct transport *t)
@@ -112,7 +111,7 @@ static int room_for_notify(struct shm_peer *peer)
 static void notify_peer(struct shm_peer *peer, uint32_t imm)
 {
 	mailbox_write(&peer->out, imm);
-	if (mailbox_claim_wake(peer->mailbox))
+	if (mailbox_claim_wake(peer->mailbox.base))
 		wakeup_write(peer->wake_fd);
 }
 
@@ -142,8 +141,8 @@ static inline void fetch_what_is_written(const struct shm_peer *peer, const stru
 		fetch_to_write((const void *)peer->out.at.next);
 	/* x is not validated yet, but a prefetch may use any address. */
 	if (x->kind != TRANSFER_GET && x->remote)
-		fetch_to_write(
-			(const void *)((uintptr_t)shm_remote_of(x->remote)->base + x->offset));
+		fetch_to_write((const void *)((uintptr_t)shm_remote_of(x->remote)->there.base +
+					      x->offset));
 }
 
 static int shm_post(struct endpoint *e, const struct transfer *x)
@@ -162,7 +161,7 @@ static int shm_post(struct endpoint *e, const struct transfer *x)
 		return rc;
 	if (ends && event_queue_full(&shm->dones))
 		return SLUICE_EAGAIN;
-	there = (char *)shm_remote_of(x->remote)->base + x->offset;
+	there = (char *)shm_remote_of(x->remote)->there.base + x->offset;
 	if (x->bytes > 0 && x->kind == TRANSFER_GET)
 		memcpy(x->local, there, x->bytes);
 	else if (x->bytes > 0)
@@ -345,8 +344,8 @@ static void peer_free(struct shm_peer *peer)
 	 * forked child holds it. */
 	if (peer->state == SHM_ALIVE)
 		unwatch(shm, peer, SHM_GONE);
-	if (peer->mailbox)
-		mapping_close(peer->mailbox, peer->mailbox_bytes);
+	if (peer->mailbox.base)
+		mapping_close(&peer->mailbox);
 	close_file(peer->wake_fd);
 	close_file(peer->pidfd);
 	free(peer);
@@ -482,8 +481,6 @@ static int open_mailbox(struct shm_peer *peer, const struct descriptor *mailbox)
 		return rc;
 	rc = mapping_open(fd, peer->endpoint.peer, mailbox, &peer->mailbox);
 	close(fd);
-	if (!rc)
-		peer->mailbox_bytes = mailbox->bytes;
 	return rc;
 }
 
@@ -553,7 +550,7 @@ static int shm_connect(struct transport *t, int rank, const uint8_t *bytes, size
 	if (rc)
 		goto err_free;
 	mailbox_writer_init(&peer->out,
-			    mailbox_ring(peer->mailbox, (uint32_t)shm->rank, record.capacity),
+			    mailbox_ring(peer->mailbox.base, (uint32_t)shm->rank, record.capacity),
 			    record.capacity);
 	mailbox_reader_init(&peer->in,
 			    mailbox_ring(shm->mailbox->base, (uint32_t)rank, shm->capacity),
@@ -605,7 +602,7 @@ static int shm_remote_open(struct endpoint *e, const uint8_t descriptor[REGION_H
 			       "region", &fd);
 	if (rc)
 		goto err_free;
-	rc = mapping_open(fd, e->peer, &d, &remote->base);
+	rc = mapping_open(fd, e->peer, &d, &remote->there);
 	close(fd);
 	if (rc)
 		goto err_free;
@@ -629,19 +626,19 @@ static void shm_remote_close(struct remote **r)
 	if (!r || !*r)
 		return;
 	remote = shm_remote_of(*r);
-	mapping_close(remote->base, remote->remote.bytes);
+	mapping_close(&remote->there);
 	free(remote);
 	*r = NULL;
 }
 
 static void *shm_address(struct remote *remote)
 {
-	return remote->access & REGION_WRITE ? shm_remote_of(remote)->base : NULL;
+	return remote->access & REGION_WRITE ? shm_remote_of(remote)->there.base : NULL;
 }
 
 static const void *shm_readable(struct remote *remote)
 {
-	return remote->access & REGION_READ ? shm_remote_of(remote)->base : NULL;
+	return remote->access & REGION_READ ? shm_remote_of(remote)->there.base : NULL;
 }
 
 const struct transport_ops shm_transport = {

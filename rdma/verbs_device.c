@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "rdma/card_list.h"
 #include "rdma/card_choice.h"
+#include "rdma/huge.h"
 #include "rdma/verbs_address.h"
 #include "sluice.h"
 #include <arpa/inet.h>
@@ -162,9 +163,16 @@ enum verbs_fork verbs_fork_guard(void)
 	static atomic_int warned;
 	int err;
 
+	/* Without it libibverbs advises the kernel on small pages, which the kernel refuses within
+	 * a huge one, and no region could be registered. Each ibv_fork_init() reads it. */
+	if (huge_reserved_requested())
+		setenv("RDMAV_HUGEPAGES_SAFE", "1", 0);
 	switch (ibv_is_fork_initialized()) {
 	case IBV_FORK_UNNEEDED: return VERBS_FORK_COPIED;
-	case IBV_FORK_ENABLED: return VERBS_FORK_GUARDED;
+	case IBV_FORK_ENABLED:
+		if (!huge_reserved_requested())
+			return VERBS_FORK_GUARDED;
+		break;
 	default: break;
 	}
 	err = ibv_fork_init();

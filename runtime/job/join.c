@@ -16,6 +16,7 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "rdma/huge.h"
 #include <errno.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -628,6 +629,7 @@ int job_join(sluice_job *job, const sluice_job_attr *attr, struct bootstrap **bo
 		rc = log_configure(job->settings.log);
 	if (rc)
 		return rc;
+	huge_request(job->settings.huge_pages);
 	struct settings *s = &job->settings;
 	if (attr &&
 	    (rc = argument_size(attr->size, offsetof(sluice_job_attr, on_failure),

@@ -118,7 +118,7 @@ static void expect_descriptor(const struct descriptor *d, const uint8_t *bytes)
 
 	require(d->pid > 0 && d->fd >= 0 && d->bytes && d->access &&
 			!(d->access & ~(unsigned)(REGION_READ | REGION_WRITE)) &&
-			region_file_bytes((size_t)d->bytes) > d->bytes,
+			region_file_bytes((size_t)d->bytes, HUGE_NONE) > d->bytes,
 		"an impossible region was accepted");
 	descriptor_of(&region, out);
 	put_le32(out + 8, (uint32_t)d->pid);

@@ -2,9 +2,11 @@
  * Tests what shared memory between ranks of one machine needs: memory files, and the right to open
  * those of another process. */
 #include "tools/info/probes.h"
+#include "rdma/huge.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -78,6 +80,30 @@ static void name_namespace(struct report *r, const char *kind)
 		   "%s (ranks of one machine must be in the same)", target);
 }
 
+static void name_huge_pages(struct report *r)
+{
+	const char *wanted = getenv("SLUICE_HUGE_PAGES");
+	const int reserved = wanted && strcmp(wanted, "reserved") == 0;
+	struct huge_facts facts;
+
+	huge_look(&facts);
+	if (facts.total < 0)
+		report_add(r, reserved ? VERDICT_FAIL : VERDICT_INFO, section, "huge-pages",
+			   reserved ? "set SLUICE_HUGE_PAGES=no" : NULL,
+			   "the kernel has no huge pages of 2 MiB");
+	else
+		report_add(r, reserved && !facts.free ? VERDICT_FAIL : VERDICT_INFO, section,
+			   "huge-pages",
+			   reserved && !facts.free ?
+				   "reserve some (sysctl vm.nr_hugepages), or set "
+				   "SLUICE_HUGE_PAGES to transparent or no" :
+				   NULL,
+			   "of 2 MiB: %ld reserved, of which %ld are free; transparent ones for "
+			   "memory files: %s",
+			   facts.total, facts.free,
+			   facts.shmem_enabled[0] ? facts.shmem_enabled : "none");
+}
+
 void probe_shm(const struct node *node, struct report *r)
 {
 	int fd = memfd_create("sluice-info", MFD_CLOEXEC | MFD_ALLOW_SEALING), err;
@@ -111,6 +137,7 @@ void probe_shm(const struct node *node, struct report *r)
 			  "Linux 5.3 or later; allow pidfd_open in the container's seccomp profile",
 		fd >= 0 ? "the kernel reports the end of another process (pidfd)" :
 			  "no pidfd_open: the end of a rank is noticed by polling, a little late");
+	name_huge_pages(r);
 	name_namespace(r, "pid");
 	name_namespace(r, "user");
 }

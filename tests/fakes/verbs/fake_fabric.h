@@ -61,6 +61,7 @@ struct fake_counts {
 	int contexts, pds, mrs, mws, cqs, srqs, qps, channels, cm_channels, ids;
 	int unacked;       /* unacknowledged events of all kinds */
 	int forks_guarded; /* calls of ibv_fork_init() */
+	int forks_huge;    /* 1: one of them found RDMAV_HUGEPAGES_SAFE */
 	int opened;        /* calls of ibv_open_device() */
 	int qps_made;      /* calls of ibv_create_qp() that succeeded */
 	int misuse;        /* objects closed in the wrong order, or with events or users left */

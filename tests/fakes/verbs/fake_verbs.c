@@ -203,10 +203,14 @@ ssize_t _ibv_query_gid_table(struct ibv_context *c, struct ibv_gid_entry *entrie
 	return 1;
 }
 
-/* libibverbs refuses this once memory is pinned. */
+/* libibverbs refuses this once memory is pinned. It reads RDMAV_HUGEPAGES_SAFE at each call, and
+ * here only (libibverbs/memory.c of rdma-core). */
 int ibv_fork_init(void)
 {
 	fake_count(&fake_counts.forks_guarded, 1);
+	fake_counts.forks_huge |= getenv("RDMAV_HUGEPAGES_SAFE") != NULL;
+	if (fake.fork == IBV_FORK_ENABLED)
+		return 0;
 	if (fake_fails("ibv_fork_init", EINVAL) || fake_counts.opened)
 		return EINVAL;
 	fake.fork = IBV_FORK_ENABLED;

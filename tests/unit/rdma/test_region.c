@@ -2,12 +2,15 @@
  * Regions: their content, the accesses that the kernel refuses to peers, and that they leave
  * nothing behind. */
 #include "rdma/region.h"
+#include "rdma/mapping.h"
 #include "rdma_pair.h"
 #include "sluice.h"
 #include "cases.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -201,6 +204,153 @@ TEST(close__after_use__leaves_no_file_and_no_mapping)
 	region_close(NULL);
 	assert_int_equal(open_files(), files);
 	assert_int_equal(mappings_of("-gone"), 0);
+}
+
+/* ---- huge pages ----------------------------------------------------------------------------- */
+
+enum { HUGE_REGION = 3 * HUGE_PAGE_BYTES + 100 };
+
+/* Returns what smaps shows of the mapping that begins here, in kB, or for VmFlags 1 if it has the
+ * flag "hg". -1: no such line. */
+static long smaps_of(const void *at, const char *name)
+{
+	FILE *file = fopen("/proc/self/smaps", "re");
+	const size_t n = strlen(name);
+	char line[512];
+	long found = -1;
+	int here = 0;
+
+	assert_non_null(file);
+	while (fgets(line, sizeof(line), file)) {
+		uintptr_t from, to;
+
+		if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " ", &from, &to) == 2)
+			here = from == (uintptr_t)at;
+		else if (here && strncmp(line, name, n) == 0)
+			found = strcmp(name, "VmFlags:") == 0 ? strstr(line, " hg") != NULL :
+								atol(line + n);
+	}
+	fclose(file);
+	return found;
+}
+
+/* A peer maps the region and reads what its owner wrote, and the header is in front. */
+static void check_shared(const struct region *region)
+{
+	uint8_t head[REGION_HEAD_BYTES];
+	struct descriptor d;
+	struct mapping peer;
+	uint8_t *mine = region->base;
+
+	for (size_t i = 0; i < region->bytes; i++)
+		assert_int_equal(mine[i], 0);
+	fill(mine, region->bytes, 7);
+	descriptor_of(region, head);
+	assert_int_equal(descriptor_decode(head, 1, &d), 0);
+	assert_int_equal(mapping_open(region->fd, 1, &d, &peer), 0);
+	assert_true(filled(peer.base, region->bytes, 7));
+	((uint8_t *)peer.base)[region->bytes - 1] ^= 1;
+	assert_false(filled(mine, region->bytes, 7));
+	mapping_close(&peer);
+}
+
+TEST(transparent__large_region__is_flagged_aligned_and_shared)
+{
+	struct huge_facts facts;
+	struct region *region = NULL, *small = NULL;
+	const int files = open_files();
+
+	huge_look(&facts);
+	if (!facts.shmem_enabled[0])
+		skip(); /* this kernel has no transparent huge pages for memory files */
+	huge_request("transparent");
+	quiet_log();
+	assert_int_equal(region_open(HUGE_REGION, REGION_WRITE, "huge", &region), 0);
+	assert_int_equal(smaps_of(region->mapped, "VmFlags:"), 1);
+	assert_int_equal((uintptr_t)region->mapped % HUGE_PAGE_BYTES, 0);
+	/* Either the pages are huge, or the log says that they are not. */
+	if (smaps_of(region->mapped, "ShmemPmdMapped:") < 3 * HUGE_PAGE_BYTES / 1024)
+		assert_true(quiet_log() > 0);
+	else
+		assert_int_equal(quiet_log(), 0);
+	check_shared(region);
+	assert_int_equal(region_open(HUGE_PAGE_BYTES - 1, REGION_WRITE, "small", &small), 0);
+	assert_int_equal(smaps_of(small->mapped, "VmFlags:"), 0);
+	region_close(&small);
+	region_close(&region);
+	huge_request("no");
+	assert_int_equal(region_open(HUGE_REGION, REGION_WRITE, "huge", &region), 0);
+	assert_int_equal(smaps_of(region->mapped, "VmFlags:"), 0);
+	assert_ptr_equal(region->mapped, region->base);
+	region_close(&region);
+	assert_int_equal(open_files(), files);
+	assert_int_equal(mappings_of("-huge"), 0);
+}
+
+TEST(reserved__more_than_the_node_has__is_refused_with_both_numbers)
+{
+	const int files = open_files();
+	struct region *region = NULL;
+	struct huge_facts facts;
+	char wanted[64];
+	int rc;
+
+	huge_look(&facts);
+	huge_request("reserved");
+	rc = region_open((size_t)(facts.free + 2) * HUGE_PAGE_BYTES, REGION_READ, "log", &region);
+	if (facts.total < 0) {
+		assert_int_equal(rc, SLUICE_ENOSUPP);
+		assert_non_null(strstr(sluice_last_error(), "SLUICE_HUGE_PAGES=no"));
+	} else {
+		assert_int_equal(rc, SLUICE_ENOMEM);
+		snprintf(wanted, sizeof(wanted), "region log with %ld reserved huge pages",
+			 facts.free + 3); /* the header needs a page too */
+		assert_non_null(strstr(sluice_last_error(), wanted));
+		snprintf(wanted, sizeof(wanted), "has %ld, of which %ld are free", facts.total,
+			 facts.free);
+		assert_non_null(strstr(sluice_last_error(), wanted));
+		assert_non_null(strstr(sluice_last_error(), "vm.nr_hugepages"));
+	}
+	assert_null(region);
+	assert_int_equal(region_open(HUGE_PAGE_BYTES - 1, REGION_READ, "small", &region), 0);
+	region_close(&region);
+	huge_request("no");
+	assert_int_equal(open_files(), files);
+}
+
+TEST(reserved__enough__are_used_shared_and_given_back)
+{
+	struct region *region = NULL;
+	struct huge_facts before, now;
+	int status;
+	pid_t child;
+
+	huge_look(&before);
+	if (before.free < 8)
+		skip(); /* the node has reserved none */
+	huge_request("reserved");
+	assert_int_equal(region_open(HUGE_REGION, REGION_WRITE, "huge", &region), 0);
+	huge_look(&now);
+	assert_int_equal(now.free, before.free - 4);
+	assert_int_equal(smaps_of(region->mapped, "KernelPageSize:"), HUGE_PAGE_BYTES / 1024);
+	huge_request("no"); /* the peer finds out from the file */
+	check_shared(region);
+	child = fork();
+	if (child == 0)
+		_exit(msync(region->base, page(), MS_ASYNC) == -1 && errno == ENOMEM ? 0 : 1);
+	status = child_status(child);
+	assert_int_equal(status, 0);
+	region_close(&region);
+	huge_look(&now);
+	assert_int_equal(now.free, before.free);
+	huge_request("reserved");
+	assert_int_equal(region_open(HUGE_REGION, REGION_READ, "model", &region), 0);
+	assert_ptr_equal(
+		mmap(NULL, HUGE_PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, region->fd, 0),
+		MAP_FAILED);
+	assert_int_equal(errno, EPERM);
+	region_close(&region);
+	huge_request("no");
 }
 
 int main(void)

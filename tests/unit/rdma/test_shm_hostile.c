@@ -157,13 +157,13 @@ static struct mailbox_ring *ring_of_rank_1(struct trio *trio)
 	uint8_t bytes[TRANSPORT_RECORD_BYTES];
 	struct descriptor mailbox;
 	struct shm_record record;
-	void *base;
+	struct mapping there;
 	size_t n;
 
 	assert_int_equal(ops->record(trio->t[0], bytes, &n), 0);
 	assert_int_equal(shm_record_decode(bytes, n, 0, RANKS, &record, &mailbox), 0);
-	assert_int_equal(mapping_open(mailbox.fd, 0, &mailbox, &base), 0);
-	return mailbox_ring(base, 1, record.capacity);
+	assert_int_equal(mapping_open(mailbox.fd, 0, &mailbox, &there), 0);
+	return mailbox_ring(there.base, 1, record.capacity);
 }
 
 /* The head has its own cache line before the entries: see mailbox.c. */

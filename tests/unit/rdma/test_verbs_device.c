@@ -3,6 +3,7 @@
  * a device is opened; and events that end its queues. */
 #include "rdma/verbs_device.h"
 #include "rdma/card_facts.h"
+#include "rdma/huge.h"
 #include "base/log.h"
 #include "sluice.h"
 #include "verbs_two.h"
@@ -98,6 +99,25 @@ FRESH(fork__older_kernel__guarded_once_before_the_first_device_is_opened)
 	assert_int_equal(fake.fork, IBV_FORK_ENABLED);
 	assert_int_equal(verbs_fork_guard(), VERBS_FORK_GUARDED);
 	close_pair();
+}
+
+/* Also if the program has guarded its forks itself. */
+FRESH(fork__older_kernel_and_reserved_huge_pages__libibverbs_looks_at_the_size_of_pages)
+{
+	for (int own = 0; own < 2; own++) {
+		unsetenv("RDMAV_HUGEPAGES_SAFE");
+		fake_counts.forks_huge = 0;
+		fake.fork = own ? IBV_FORK_ENABLED : IBV_FORK_DISABLED;
+		huge_request("no");
+		assert_int_equal(verbs_fork_guard(), VERBS_FORK_GUARDED);
+		assert_int_equal(fake_counts.forks_huge, 0);
+		fake.fork = own ? IBV_FORK_ENABLED : IBV_FORK_DISABLED;
+		huge_request("reserved");
+		assert_int_equal(verbs_fork_guard(), VERBS_FORK_GUARDED);
+		assert_int_equal(fake_counts.forks_huge, 1);
+	}
+	huge_request("no");
+	unsetenv("RDMAV_HUGEPAGES_SAFE");
 }
 
 FRESH(fork__too_late_to_guard__warned_once_and_the_job_goes_on)
