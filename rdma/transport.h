@@ -152,7 +152,8 @@ struct transport_ops {
 	 * remote_close() ends it. */
 	int (*control)(struct endpoint *e, struct remote **out);
 	/* Writes a descriptor by which this endpoint's peer can reach the region. Needs ready().
-	 * SLUICE_EAGAIN while the connection is broken or a queue is full: poll, then call again. */
+	 * SLUICE_EAGAIN while the connection is broken or a queue is full: poll, and call
+	 * again. */
 	int (*describe)(struct endpoint *e, const struct region *region,
 			uint8_t descriptor[REGION_DESCRIPTOR_BYTES]);
 	/* Opens a peer's region from its descriptor (hostile input). */
