@@ -16,7 +16,8 @@
  * histograms. */
 enum { ATTEMPTS = 3, SAMPLE_PASSES = 2 };
 
-/* Must be zeroed before each launch. The host reads the members before `barrier`. */
+/* Must be zeroed before each launch. The host reads only the members that are declared
+ * above `barrier`. */
 struct topk_state {
 	/* The number of selected coordinates. With by_level, gaussian and draw it is the number
 	 * that qualified, which may be more than fit. */

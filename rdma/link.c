@@ -570,7 +570,7 @@ static int noted_failure(const struct link *l)
 	return l->noted == LOSS || l->noted == END;
 }
 
-/* The first failure gives the reason; later ones are flushed. */
+/* The first failure gives the reason. Later requests fail only because the queue is flushed. */
 static void note_event(struct link *l, enum link_event event, const char *why)
 {
 	if (noted_failure(l))

@@ -87,7 +87,7 @@ int meeting_open(sluice_model *model, enum collective op, struct meeting **out)
 }
 
 /* Makes a round: all ranks send m->mine, and after a failure also the thread's last error. sums:
- * the sums of each receiver's file, or NULL. Fails only if the job does. */
+ * rank r receives sums[r], which is of its file; NULL: none. Fails only if the job does. */
 static int speak(struct meeting *m, const struct checkpoint_sum *sums)
 {
 	const sluice_job *job = m->model->job;

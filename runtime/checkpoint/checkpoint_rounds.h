@@ -17,7 +17,7 @@ struct word {
 	int status; /* 0 or SLUICE_E*; in the latter case, text is the error message */
 	uint32_t model;
 	uint64_t step;
-	uint64_t digest; /* digest of the directory's text as the application passed it */
+	uint64_t digest; /* of the directory's path, exactly as the application passed it */
 	uint64_t bytes;  /* size of a file: the sender's, or if rank 0 restores, the receiver's */
 	uint32_t crc;
 	uint32_t generation;

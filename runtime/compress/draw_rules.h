@@ -31,8 +31,8 @@ HOST_AND_DEVICE static inline void draw_begin(struct draw_search *s, int by_vari
 }
 
 /* Finds the lambda with sum x^2 / p = (1 + epsilon) sum x^2. Each round sets the coordinates with p
- * = 1 aside and solves for the rest. Their number only grows, so this ends at the closed form,
- * without a sort. */
+ * = 1 aside and solves for the others. The number of those set aside only grows, so the rounds end,
+ * at the lambda that the closed form finds by a sort. */
 HOST_AND_DEVICE static inline int draw_by_variance(struct draw_search *s,
 						   const struct moments *below)
 {

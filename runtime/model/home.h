@@ -22,8 +22,8 @@ void holdings_free(struct holdings **holdings);
 /* Returns holder k of the shard. */
 const struct holding *holdings_at(const struct holdings *h, uint32_t shard, uint32_t k);
 int holdings_has(const struct holdings *h, uint32_t shard, int rank);
-/* Returns the size of the memory on `rank` to which `peer` may write: first the slots of rank's
- * shards, for workers, then the notices of peer's shards. */
+/* Returns the size of the memory on `rank` to which `peer` may write: first, if `peer` is a worker,
+ * its slots in rank's shards, then the notices of peer's shards. */
 size_t holdings_window_bytes(const struct holdings *h, int rank, int peer);
 /* Returns the offset of the notice of a peer's shard in the peer's window on `rank`. */
 size_t holdings_notice_offset(const struct holdings *h, int rank, const struct holding *of_peer);

@@ -62,8 +62,9 @@ int step_check(sluice_model *model, const void *vector, const char *function,
 	if (rc)
 		return rc;
 	if (!sluice_is_worker(model->job))
-		return fail(SLUICE_EINVAL, "%s: %s is a dedicated server: it calls sluice_serve",
-			    function, rank_text(model->job, model->job->rank));
+		return fail(SLUICE_EINVAL,
+			    "%s: %s is a dedicated server: it must call sluice_serve", function,
+			    rank_text(model->job, model->job->rank));
 	if (!vector)
 		return fail(SLUICE_EINVAL, "%s: the vector is NULL", function);
 	if ((rc = model_whole(model, function)))
