@@ -23,6 +23,8 @@ static void expect_direction(const struct direction *d)
 
 static void expect_possible(const struct recipe *r)
 {
+	const int lazy = r->when == WHEN_LAZY || r->when == WHEN_LAZY_SERVER;
+
 	expect_direction(&r->up);
 	expect_direction(&r->down);
 	require(r->signal_momentum >= 0 && r->signal_momentum < 1 && r->update_momentum >= 0 &&
@@ -38,8 +40,7 @@ static void expect_possible(const struct recipe *r)
 	require(!r->reset || r->memory == MEMORY_RESIDUAL, "a reset of no residual was accepted");
 	require(r->period >= 1 && (r->period == 1 || r->when == WHEN_EVERY),
 		"an impossible period was accepted");
-	require((r->lazy.window > 0) == (r->when >= WHEN_LAZY) &&
-			(r->when < WHEN_LAZY || r->lazy.weight > 0),
+	require((r->lazy.window > 0) == lazy && (!lazy || r->lazy.weight > 0),
 		"an impossible window was accepted");
 	require(r->clip >= 0 && isfinite(r->clip), "an impossible clip was accepted");
 	require(r->decay >= 0 && isfinite(r->decay), "an impossible decay was accepted");
