@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # run.sh SECONDS [TARGET...]: fuzzes each target (message, card, checkpoint, recipe, histogram, frame,
 # restore, peer; all of them if none is named) for that long with libFuzzer under the address and
-# undefined-behaviour sanitizers, starting from its corpus (which is not changed). Exit status: 0 no finding, 2 a wrong argument, 77
+# undefined-behaviour sanitizers, starting from its corpus (which is not changed). SECONDS 0 runs the
+# corpus alone, which is the same in every run. Exit status: 0 no finding, 2 a wrong argument, 77
 # no clang or no fuzzer runtime, anything else a finding; its input is kept and named. FUZZ_CORPUS
 # names a folder that keeps the inputs found to be new, in a folder for each target.
 set -eu
@@ -74,7 +75,9 @@ fuzz()
 {
 	new=${FUZZ_CORPUS:-$work/corpus}/$1
 	mkdir -p "$new" "$work/tmp"
-	TMPDIR=$work/tmp "$work/$1_fuzz" -max_total_time="$seconds" -max_len=4096 -timeout=10 \
+	limit=-max_total_time=$seconds
+	[ "$seconds" -gt 0 ] || limit=-runs=0
+	TMPDIR=$work/tmp "$work/$1_fuzz" "$limit" -max_len=4096 -timeout=10 \
 		-error_exitcode=1 -print_final_stats=1 -verbosity="${FUZZ_VERBOSITY:-1}" \
 		-artifact_prefix="$work/finding-$1-" "$new" "$top/tests/fuzz/corpus/$1"
 }
