@@ -17,6 +17,7 @@ library_sources += \
 	runtime/job/budget.c runtime/job/budget.h \
 	runtime/job/client.c runtime/job/client.h \
 	runtime/job/collective.c runtime/job/collective.h \
+	runtime/job/describe.c runtime/job/describe.h \
 	runtime/job/failure.c runtime/job/failure.h \
 	runtime/job/group.c runtime/job/group.h \
 	runtime/job/heart.c runtime/job/heart.h \

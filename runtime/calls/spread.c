@@ -3,6 +3,7 @@
  * workers. */
 #include "calls/spread.h"
 #include "job/collective.h"
+#include "job/describe.h"
 #include "job/living.h"
 #include "job/peers.h"
 #include "job/progress_token.h"
@@ -78,9 +79,9 @@ int model_spread(sluice_model *model, float *params)
 				 &initial);
 		if (!rc)
 			memcpy(initial->base, params, model->layout.count * sizeof(float));
-		for (int p = 0; p < job->size && !rc; p++) {
-			rc = peers_describe(job, p, initial, mine + (size_t)p * sizeof descriptor);
-		}
+		for (int p = 0; p < job->size && !rc; p++)
+			rc = describe_to_peer(job, p, initial,
+					      mine + (size_t)p * sizeof descriptor);
 	}
 	rc = collective_agree(job, rc, "open the model");
 	if (!rc)

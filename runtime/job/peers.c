@@ -204,35 +204,3 @@ void peers_members(sluice_job *job, int peer)
 	}
 	members_taken(job);
 }
-
-/* ---- regions for peers ------------------------------------------------------------- */
-
-struct describing {
-	sluice_job *job;
-	int peer;
-	const struct region *region;
-	uint8_t *descriptor;
-};
-
-static int described(void *context)
-{
-	const struct describing *d = context;
-	struct endpoint *e = d->job->peers[d->peer].endpoint;
-	const int rc = e->transport->ops->describe(e, d->region, d->descriptor);
-	return rc == SLUICE_EAGAIN ? 0 : rc ? rc : 1;
-}
-
-static void describe_describing(void *context, char *text, size_t cap)
-{
-	const struct describing *d = context;
-	snprintf(text, cap, "the connection to %s", rank_text(d->job, d->peer));
-}
-
-int peers_describe(sluice_job *job, int peer, const struct region *region, uint8_t *descriptor)
-{
-	struct describing d = { job, peer, region, descriptor };
-	progress_take(job);
-	const int rc = progress_until(job, described, describe_describing, &d);
-	progress_release(job);
-	return rc;
-}

@@ -3,9 +3,6 @@
 #ifndef RUNTIME_PEERS_H
 #define RUNTIME_PEERS_H
 #include "sluice.h"
-#include <stdint.h>
-
-struct region;
 
 /* Records the first failure of the job, logs it, and reports to all living peers which rank is to
  * blame. Returns code, or the code of an earlier failure. Token held, here and in the functions
@@ -32,9 +29,6 @@ void peers_members(sluice_job *job, int peer); /* IMM_MEMBERS */
 /* Informs the living peers of the rank for which a shard of this rank waits, because they wait for
  * the shard. */
 void peers_report(sluice_job *job, const char *text);
-/* Writes a descriptor of the region for the peer. Waits while the connection is broken. Takes the
- * token. */
-int peers_describe(sluice_job *job, int peer, const struct region *region, uint8_t *descriptor);
 /* Handles IMM_REPORT. waits: a call of this rank is waiting. */
 void peers_reported(sluice_job *job, int peer, int waits);
 #endif

@@ -6,6 +6,7 @@
 #include "base/bytes.h"
 #include "base/log.h"
 #include "job/collective.h"
+#include "job/describe.h"
 #include "job/members.h"
 #include "job/peers.h"
 #include "job/progress_token.h"
@@ -116,10 +117,9 @@ static int exchange_lines(sluice_job *parent, sluice_job *group, const int *memb
 
 	if (!rc && (!mine || !theirs))
 		rc = fail(SLUICE_ENOMEM, "sluice_split: no memory for %d ranks", parent->size);
-	for (int r = 0; group && r < group->size && !rc; r++) {
-		rc = peers_describe(group, r, group->lines.own,
-				    mine + (size_t)members[r] * REGION_DESCRIPTOR_BYTES);
-	}
+	for (int r = 0; group && r < group->size && !rc; r++)
+		rc = describe_to_peer(group, r, group->lines.own,
+				      mine + (size_t)members[r] * REGION_DESCRIPTOR_BYTES);
 	rc = collective_agree(parent, rc, "split the job");
 	if (!rc)
 		rc = collective_run(parent, COLLECTIVE_SPLIT, mine, REGION_DESCRIPTOR_BYTES,

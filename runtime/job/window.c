@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Public regions: a window of equal size on every rank, which all peers may put to and get from.
  * This file opens and closes windows and waits for notifies; window_move.c moves bytes. */
-#include "job/peers.h"
 #include "job/window_state.h"
 #include "base/bytes.h"
 #include "job/collective.h"
+#include "job/describe.h"
 #include "job/living.h"
 #include "job/progress_token.h"
 #include "job/window_move.h"
@@ -91,7 +91,7 @@ static int exchange_windows(sluice_region *region, int status)
 	for (int p = 0; p < job->size && !rc; p++) {
 		uint8_t *row = mine + (size_t)p * ROW;
 		if (!status)
-			status = peers_describe(job, p, region->window, row);
+			status = describe_to_peer(job, p, region->window, row);
 		put_le32(row + ROW_STATUS, (uint32_t)status);
 		put_le64(row + ROW_BYTES, region->window ? region->window->bytes : 0);
 	}

@@ -2,8 +2,8 @@
  * See home.h. */
 #include "model/home.h"
 #include "base/error.h"
-#include "job/peers.h"
 #include "job/collective.h"
+#include "job/describe.h"
 #include "job/living.h"
 #include "job/state.h"
 #include "rdma/transport.h"
@@ -234,9 +234,9 @@ static int swap_regions(struct home *home, uint8_t *mine, uint8_t *theirs)
 
 	for (int p = 0; p < job->size && !rc; p++) {
 		if (home->windows[p])
-			rc = peers_describe(job, p, home->windows[p], mine + (size_t)p * ROW);
+			rc = describe_to_peer(job, p, home->windows[p], mine + (size_t)p * ROW);
 		if (!rc && home->log)
-			rc = peers_describe(job, p, home->log, mine + (size_t)p * ROW + ROW / 2);
+			rc = describe_to_peer(job, p, home->log, mine + (size_t)p * ROW + ROW / 2);
 	}
 	rc = collective_agree(job, rc, "open the model");
 	if (!rc)
