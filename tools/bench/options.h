@@ -35,7 +35,7 @@ struct options {
 	double seconds;  /* per measurement */
 	int json, limit;
 	int cuda;                   /* select, step: the vectors are in GPU memory */
-	int axes;                   /* --axes: also many sizes, up to n or count */
+	int axes;                   /* --axes: vary the size too, up to n or count */
 	const char *rivals;         /* select on a GPU: the module to compare with, or NULL */
 	const char *torch;          /* select on a GPU: the command to compare with, or NULL */
 	uint64_t count;             /* step: parameters */

@@ -87,7 +87,7 @@ static void raw_with(struct slot *s, enum value_type type, const uint32_t *index
 	slot_seal(s);
 }
 
-/* Has so many coordinates of the span that the encoder would choose the dense form. */
+/* Has enough coordinates of the span for the encoder to choose the dense form. */
 static void good_raw_nearly_all(struct slot *s)
 {
 	raw_with(s, VALUE_F16, (const uint32_t[]){ 0, 1, 3 }, 3);

@@ -149,9 +149,8 @@ TEST(encode__value_that_is_not_finite__makes_no_message_and_says_which)
 	for (size_t c = 0; c < COUNT_OF(codings); c++)
 		for (size_t b = 0; b < COUNT_OF(bad) * COUNT_OF(places); b++)
 			for (int aliased = 0; aliased < 2; aliased++)
-				for (uint32_t span = 5000; span <= SPAN;
-				     span += 4000) { /* all coordinates; then so many that dense
-							is shorter */
+				/* All coordinates; then enough of them for dense to be shorter. */
+				for (uint32_t span = 5000; span <= SPAN; span += 4000) {
 					struct message m = example(span, 5000, codings[c].type);
 
 					m.values = codings[c];

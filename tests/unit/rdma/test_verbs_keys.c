@@ -39,6 +39,16 @@ static int put(struct remote *to, const struct region *from, size_t n, uint32_t 
 								   .imm = imm });
 }
 
+/* Requires that no notify was received before. */
+static void check_put(struct remote *to_inbox, const struct region *inbox,
+		      const struct region *near)
+{
+	memset(near->base, 7, SMALL);
+	assert_int_equal(put(to_inbox, near, SMALL, 0), 0);
+	assert_int_equal(pair_wait(&pair, 1, EVENT_IMM, 1), 0);
+	assert_memory_equal(inbox->base, near->base, SMALL);
+}
+
 static int connections_made_again(void)
 {
 	int n = 0;
@@ -203,10 +213,7 @@ CASE(flap__between_description_and_use__the_present_key_is_used)
 	flap();
 	flap();
 	assert_int_equal(verbs_transport.remote_open(pair.e[0], descriptor, &to_inbox), 0);
-	memset(near->base, 7, SMALL);
-	assert_int_equal(put(to_inbox, near, SMALL, 0), 0);
-	assert_int_equal(pair_wait(&pair, 1, EVENT_IMM, 1), 0);
-	assert_memory_equal(inbox->base, near->base, SMALL);
+	check_put(to_inbox, inbox, near);
 	verbs_transport.remote_close(&to_inbox);
 
 	region_close(&inbox); /* the region no longer exists */
@@ -233,10 +240,7 @@ CASE(describe__while_the_connection_is_broken__asks_to_be_called_again)
 	while (connections_made_again() < 2)
 		pair_poll(&pair);
 	assert_int_equal(verbs_transport.remote_open(pair.e[0], descriptor, &to_inbox), 0);
-	memset(near->base, 7, SMALL);
-	assert_int_equal(put(to_inbox, near, SMALL, 0), 0);
-	assert_int_equal(pair_wait(&pair, 1, EVENT_IMM, 1), 0);
-	assert_memory_equal(inbox->base, near->base, SMALL);
+	check_put(to_inbox, inbox, near);
 	verbs_transport.remote_close(&to_inbox);
 	region_close(&inbox);
 	region_close(&near);

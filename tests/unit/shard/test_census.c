@@ -287,9 +287,8 @@ TEST(train__density_of_less_than_half_a_coordinate__one_is_sent_and_the_loss_fal
 
 TEST(restore__with_an_answer_under_way__same_digest_as_without_a_restart)
 {
-	const char *recipe = "up=global(0.01,20) down=global(0.03,16)" /* after step 33, shards wait
-									  for an answer */
-		;
+	/* After step 33, shards wait for an answer. */
+	const char *recipe = "up=global(0.01,20) down=global(0.03,16)";
 	struct plan *whole = plan_of(recipe, 70), *first = plan_of(recipe, 33),
 		    *rest = plan_of(recipe, 70);
 
