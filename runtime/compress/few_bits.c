@@ -14,7 +14,13 @@
 #include <float.h>
 #include <math.h>
 
-enum { PIECE = VALUE_PIECE, SCALE_BYTES = 4, BLOCKS_AHEAD = VALUE_AHEAD / 8 };
+enum {
+	PIECE = VALUE_PIECE,
+	SCALE_BYTES = 4,
+	BLOCKS_AHEAD = VALUE_AHEAD / 8,
+	BLOCKS_TOGETHER = VALUE_AHEAD / PIECE
+};
+_Static_assert((int)PIECE == (int)UNIFORM_BLOCK, "a block of twomeans or e3m0 is one piece");
 
 /* ---- shapes ---- */
 
@@ -25,7 +31,7 @@ static uint64_t blocks_of(const struct value_coding *c, uint64_t n)
 
 uint64_t few_bits_bytes(const struct value_coding *c, uint32_t n)
 {
-	return codes_bytes(c->bits, c->type == VALUE_UNIFORM ? c->block : 0, n);
+	return codes_bytes(c->bits, c->block, n);
 }
 
 float largest_magnitude(const float *v, size_t n)
@@ -83,6 +89,12 @@ int few_bits_valid(const struct value_coding *c, float scale, const char **why)
 		return scale > 0 && scale <= FLT_MAX ?
 			       1 :
 			       refuse_coding(why, "the width of rounding must be above 0");
+	case VALUE_TWOMEANS:
+	case VALUE_E3M0:
+		if (c->bits != value_bits(c->type) || c->block != UNIFORM_BLOCK || scale != 1)
+			return refuse_coding(why, "values of twomeans and e3m0 have 2 and 4 bits, "
+						  "blocks of 512 and the scale 1");
+		return 1;
 	default: return refuse_coding(why, "no such value type");
 	}
 }
@@ -276,42 +288,186 @@ static size_t uniform_encode(const struct value_coding *c, const float *v, size_
 	return n;
 }
 
-static int uniform_decode(const struct value_coding *c, const uint8_t *in, size_t n, float *v,
-			  const char **why)
+/* ---- twomeans and e3m0 ---- */
+
+static struct levels levels_of(enum value_type type, uint32_t word)
+{
+	return type == VALUE_TWOMEANS ? twomeans_levels(word) :
+	       word                   ? e3m0_levels(word) :
+					(struct levels){ { 0 } };
+}
+
+/* Blocks that are encoded together, because each step waits for the last value of its block. */
+struct blocks {
+	const float *v[BLOCKS_TOGETHER];
+	float copy[BLOCKS_TOGETHER][PIECE]; /* of a block that is not whole, or too large */
+	/* What the codes follow from: the mean of the magnitudes, or the largest one. */
+	float measure[BLOCKS_TOGETHER];
+	float up[BLOCKS_TOGETHER]; /* inverse factor of copy */
+	uint32_t word[BLOCKS_TOGETHER];
+	uint8_t codes[BLOCKS_TOGETHER][PIECE];
+};
+
+/* Returns a number that is not finite if a value is not, or if the sum of all overflows. */
+static float block_measure(enum value_type type, const float *v, size_t n)
+{
+	const size_t whole = whole_value_groups(n);
+
+	return type == VALUE_TWOMEANS ? value_kernels()->total(v, whole) / (float)n :
+					bits_float(value_kernels()->largest(v, whole));
+}
+
+/* Looks at block b, of n values at v. Returns n, or the index of a value that is not finite. */
+static size_t block_open(enum value_type type, const float *v, size_t n, struct blocks *blocks,
+			 size_t b)
+{
+	float *copy = blocks->copy[b];
+	size_t finite;
+
+	blocks->up[b] = 1;
+	blocks->v[b] = v;
+	if (n % VALUE_GROUP) {
+		memset(copy, 0, sizeof(blocks->copy[b]));
+		memcpy(copy, v, n * sizeof(*v));
+		blocks->v[b] = copy;
+	}
+	blocks->measure[b] = block_measure(type, blocks->v[b], n);
+	if (blocks->measure[b] <= FLT_MAX)
+		return n;
+	finite = first_nonfinite(v, n);
+	if (finite < n)
+		return finite;
+	for (size_t i = 0; i < whole_value_groups(n); i++)
+		copy[i] = blocks->v[b][i] * TWOMEANS_DOWN;
+	blocks->up[b] = 1 / TWOMEANS_DOWN;
+	blocks->v[b] = copy;
+	blocks->measure[b] = block_measure(type, copy, n);
+	return n;
+}
+
+/* Writes the codes and the word of block b. */
+static void block_close(enum value_type type, size_t n, struct blocks *blocks, size_t b)
+{
+	const float measure = blocks->measure[b];
+	uint32_t word = e3m0_word(float_bits(measure));
+	struct twomeans_sums sums;
+
+	if (type == VALUE_TWOMEANS) {
+		value_kernels()->split(blocks->v[b], measure, whole_value_groups(n),
+				       blocks->codes[b], &sums);
+		word = twomeans_word(&sums, (uint32_t)n, blocks->up[b]);
+	} else if (word) {
+		value_kernels()->exponents(blocks->v[b], e3m0_least(word), whole_value_groups(n),
+					   blocks->codes[b]);
+	}
+	if (!word)
+		memset(blocks->codes[b], 0, sizeof(blocks->codes[b]));
+	blocks->word[b] = word;
+}
+
+static size_t levels_encode(const struct value_coding *c, const float *v, size_t n, uint8_t *out,
+			    float *decoded)
+{
+	uint8_t *words = out, *bits = out + blocks_of(c, n) * SCALE_BYTES;
+	const uint8_t *end = bits + bits_bytes(n, c->bits);
+	struct blocks blocks;
+
+	for (size_t from = 0, left; from < n; from += left) {
+		left = n - from < VALUE_AHEAD ? n - from : VALUE_AHEAD;
+		for (size_t at = 0; at < left; at += PIECE) {
+			const size_t here = left - at < PIECE ? left - at : PIECE;
+			const size_t finite = block_open(c->type, v + from + at, here, &blocks,
+							 at / PIECE);
+
+			if (finite < here)
+				return from + at + finite;
+		}
+		for (size_t at = 0; at < left; at += PIECE, words += SCALE_BYTES) {
+			const size_t here = left - at < PIECE ? left - at : PIECE;
+
+			block_close(c->type, here, &blocks, at / PIECE);
+			put_le32(words, blocks.word[at / PIECE]);
+			bits = codes_put(blocks.codes[at / PIECE], here, c->bits, bits, end);
+		}
+		for (size_t at = 0; at < left; at += PIECE) {
+			const size_t b = at / PIECE, here = left - at < PIECE ? left - at : PIECE;
+			float *to = here % VALUE_GROUP ? blocks.copy[b] : decoded + from + at;
+
+			const struct levels levels = levels_of(c->type, blocks.word[b]);
+
+			value_kernels()->level_values(blocks.codes[b], &levels,
+						      whole_value_groups(here), to);
+			if (to == blocks.copy[b])
+				memcpy(decoded + from + at, to, here * sizeof(*v));
+		}
+	}
+	return n;
+}
+
+/* ---- decoding of values in blocks ---- */
+
+struct block {
+	float step;
+	struct levels levels;
+	uint8_t zero, least, most; /* codes: that of zero, and those that are allowed */
+};
+
+/* Reads the word of a block. Returns 0 if no encoder writes it. */
+static int block_read(const struct value_coding *c, uint32_t word, struct block *b)
+{
+	const int levels = c->type == VALUE_UNIFORM ? uniform_levels(c->bits) : 0;
+
+	b->step = bits_float(word);
+	b->zero = (uint8_t)levels;
+	b->least = word ? 0 : b->zero;
+	b->most = (uint8_t)(!word                    ? levels :
+			    c->type != VALUE_UNIFORM ? (1 << c->bits) - 1 :
+			    c->bits == 1             ? 1 :
+						       2 * levels);
+	if (c->type != VALUE_UNIFORM) {
+		b->levels = levels_of(c->type, word);
+		return c->type == VALUE_TWOMEANS ? twomeans_valid(word) : e3m0_valid(word);
+	}
+	return b->step >= 0 && b->step <= FLT_MAX && !isinf(b->step * (float)levels) &&
+	       !signbit(b->step);
+}
+
+static int blocks_decode(const struct value_coding *c, const uint8_t *in, size_t n, float *v,
+			 const char **why)
 {
 	const struct value_kernels *k = value_kernels();
-	const int levels = uniform_levels(c->bits);
 	const uint8_t *bits = in + blocks_of(c, n) * SCALE_BYTES,
 		      *end = bits + bits_bytes(n, c->bits);
-	const uint8_t most = (uint8_t)(c->bits == 1 ? 1 : 2 * levels);
 	uint8_t codes[PIECE];
-	float last[PIECE], step = 0, *to;
+	float last[PIECE], *to;
+	struct block b = { 0 };
 
 	for (size_t at = 0, here; at < n; at += here) {
 		size_t left = c->block - at % c->block;
 
 		left = left < n - at ? left : n - at;
 		here = left < PIECE ? left : PIECE;
-		if (at % c->block == 0) {
-			step = bits_float(get_le32(in + at / c->block * SCALE_BYTES));
-			if (!(step >= 0 && step <= FLT_MAX) || isinf(step * (float)levels) ||
-			    signbit(step))
-				return refuse_coding(
-					why, "the step of a block is negative or not finite");
-		}
+		if (at % c->block == 0 &&
+		    !block_read(c, get_le32(in + at / c->block * SCALE_BYTES), &b))
+			return refuse_coding(why, c->type == VALUE_UNIFORM ?
+							  "the step of a block is negative or not "
+							  "finite" :
+							  "a block has levels that no encoder "
+							  "writes");
 		if (here % VALUE_GROUP) /* pad with the codes of zero */
-			memset(codes, levels, sizeof(codes));
+			memset(codes, b.zero, sizeof(codes));
 		bits = codes_get(bits, end, here, c->bits, codes);
 		if (!bits)
 			return refuse_coding(why, "bits after the last code are not zero");
-		if (!k->within(codes, step > 0 ? 0 : (uint8_t)levels,
-			       step > 0 ? most : (uint8_t)levels, whole_value_groups(here)))
+		if (!k->within(codes, b.least, b.most, whole_value_groups(here)))
 			return refuse_coding(why, "a code is out of range");
 		to = here % VALUE_GROUP ? last : v + at;
-		if (c->bits == 1)
-			k->sign_values(codes, step, whole_value_groups(here), to);
+		if (c->type != VALUE_UNIFORM)
+			k->level_values(codes, &b.levels, whole_value_groups(here), to);
+		else if (c->bits == 1)
+			k->sign_values(codes, b.step, whole_value_groups(here), to);
 		else
-			k->uniform_values(codes, step, levels, whole_value_groups(here), to);
+			k->uniform_values(codes, b.step, b.zero, whole_value_groups(here), to);
 		if (to == last)
 			memcpy(v + at, last, here * sizeof(*v));
 	}
@@ -387,6 +543,8 @@ size_t few_bits_encode(const struct value_coding *c, float scale, const float *v
 	case VALUE_UNIFORM: return uniform_encode(c, v, n, rounding, out, decoded);
 	case VALUE_GRID: return grid_encode(c->bits, scale, v, n, out, decoded);
 	case VALUE_ROUND: return round_encode(c->bits, scale, v, n, out, decoded);
+	case VALUE_TWOMEANS:
+	case VALUE_E3M0: return levels_encode(c, v, n, out, decoded);
 	default: return n;
 	}
 }
@@ -398,7 +556,9 @@ int few_bits_decode(const struct value_coding *c, float scale, const uint8_t *in
 	int good = 0;
 
 	switch (c->type) {
-	case VALUE_UNIFORM: good = uniform_decode(c, in, n, v, why); break;
+	case VALUE_UNIFORM:
+	case VALUE_TWOMEANS:
+	case VALUE_E3M0: good = blocks_decode(c, in, n, v, why); break;
 	case VALUE_GRID: good = grid_decode(c->bits, scale, in, n, v, why); break;
 	case VALUE_ROUND:
 		wrong = round_decode(c->bits, scale, in, n, v);

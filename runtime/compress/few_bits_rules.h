@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Encodes and decodes one value in few bits, for the types uniform and grid (few_bits.h),
- * identically on the CPU and the GPU. Pure, inline and without branches, so that compilers
- * vectorise loops over these functions. */
+ * Encodes and decodes one value in few bits, for all types but round (few_bits.h), identically on
+ * the CPU and the GPU. Pure, inline and without branches, so that compilers vectorise loops over
+ * these functions. */
 #ifndef COMPRESS_FEW_BITS_RULES_H
 #define COMPRESS_FEW_BITS_RULES_H
 #include "base/bytes.h"
+#include "value_codes.h"
 #include <float.h>
 
 /* ---- uniform --------------------------------------------------------------- */
@@ -113,10 +114,141 @@ HOST_AND_DEVICE static inline float grid_value(uint8_t code, float range, float 
 	return width * (float)code - range;
 }
 
+/* ---- levels: the values of all codes of a block of twomeans or e3m0, for the CPU ---- */
+
+/* Sixteen values in bf16, four in each number, that of the lowest code in the lowest bits. */
+struct levels {
+	uint64_t four[4];
+};
+
+static inline float level_value(const struct levels *l, uint8_t code)
+{
+	return bf16_decode_inline((uint16_t)(l->four[code >> 2] >> 16 * (code & 3)));
+}
+
+/* ---- twomeans --------------------------------------------------------------- */
+
+/* mean: of the magnitudes of the block. */
+HOST_AND_DEVICE static inline uint8_t twomeans_code(float v, float mean)
+{
+	const float magnitude = bits_float(float_bits(v) & F32_MAGNITUDE);
+
+	return (uint8_t)((uint32_t)(magnitude > mean) | (float_bits(v) >> 30 & 2));
+}
+
+/* The sums of the magnitudes of a block up to their mean, and above it. */
+struct twomeans_sums {
+	float low, high;
+	uint32_t n_high;
+};
+
+/* Where the sum of a block's magnitudes overflows, its values are multiplied by this first. */
+#define TWOMEANS_DOWN 0x1p-20f
+
+/* Returns the word of a block of n values: two magnitudes in bf16, the smaller one in the lower
+ * half. If one of the two sets is empty, both magnitudes are that of the other. up: the inverse of
+ * the factor of the values, 1 or 1 / TWOMEANS_DOWN. For values that are not finite the receiver
+ * refuses the word. */
+HOST_AND_DEVICE static inline uint32_t twomeans_word(const struct twomeans_sums *s, uint32_t n,
+						     float up)
+{
+	const uint32_t n_low = n - s->n_high;
+	const int finite = s->low <= FLT_MAX && s->high <= FLT_MAX;
+	const uint32_t above = s->n_high ? bf16_encode_inline(s->high / (float)s->n_high * up) : 0;
+	const uint32_t low = n_low ? bf16_encode_inline(s->low / (float)n_low * up) : above;
+
+	/* The sums are rounded, so the order of the magnitudes may be another. */
+	return finite ? low | (above > low ? above : low) << 16 : F32_INFINITY;
+}
+
+/* Returns 1 if the magnitudes are finite and in order. */
+HOST_AND_DEVICE static inline int twomeans_valid(uint32_t word)
+{
+	return word >> 16 <= BF16_LARGEST && (word & 0xffff) <= word >> 16;
+}
+
+HOST_AND_DEVICE static inline float twomeans_value(uint32_t word, uint32_t code)
+{
+	const uint32_t magnitude = code & 1 ? word & 0xffff0000 : word << 16;
+
+	return bits_float(magnitude | (code & 2) << 30);
+}
+
+static inline struct levels twomeans_levels(uint32_t word)
+{
+	const uint64_t both = (uint64_t)word | (uint64_t)word << 32 | 0x8000800000000000u;
+
+	return (struct levels){ { both, 0, 0, 0 } };
+}
+
+/* ---- e3m0 ------------------------------------------------------------------- */
+
+/* The exponents of a block are those of 2^-7 to 1 times its scale. The least scale is the one for
+ * which they are all exponents of normal numbers. */
+enum { E3M0_LEVELS = 7, E3M0_SIGN = 8, E3M0_LEAST = 8, E3M0_MOST = 254, F32_NORMAL = 0x00800000 };
+
+/* Returns the word of a block whose largest magnitude has these bits: the power of two nearest to
+ * it, as a float, or 0 if no value of the block is a normal number. For an infinite one (an
+ * overflowed sum) it is infinite, which the receiver refuses. */
+HOST_AND_DEVICE static inline uint32_t e3m0_word(uint32_t largest)
+{
+	uint32_t exponent = (largest + F32_NORMAL / 2) >> 23;
+
+	exponent = exponent < E3M0_LEAST ? E3M0_LEAST : exponent;
+	exponent = exponent > E3M0_MOST ? E3M0_MOST : exponent;
+	return largest < F32_NORMAL ? 0 : largest >= F32_INFINITY ? F32_INFINITY : exponent << 23;
+}
+
+/* Returns 1 if the word is 0 or a power of two that e3m0_word() may return. */
+HOST_AND_DEVICE static inline int e3m0_valid(uint32_t word)
+{
+	return !word ||
+	       (!(word & (F32_NORMAL - 1)) && word >> 23 >= E3M0_LEAST && word >> 23 <= E3M0_MOST);
+}
+
+/* Returns the exponent that a value must have for another code than that of zero. */
+HOST_AND_DEVICE static inline int32_t e3m0_least(uint32_t word)
+{
+	return (int32_t)(word >> 23) - E3M0_LEVELS;
+}
+
+/* Adding half a mantissa rounds to the nearest power of two. Below the smallest level, the nearest
+ * of it and zero is another. least: e3m0_least(), of a word that is not 0. */
+HOST_AND_DEVICE static inline uint8_t e3m0_code(float v, int32_t least)
+{
+	const uint32_t magnitude = float_bits(v) & F32_MAGNITUDE;
+	int32_t code = (int32_t)((magnitude + F32_NORMAL / 2) >> 23) - least;
+	const int32_t sent = (int32_t)(magnitude >> 23) >= least;
+
+	code = code > sent ? code : sent;
+	code = code < E3M0_LEVELS ? code : E3M0_LEVELS;
+	return (uint8_t)((uint32_t)code | (float_bits(v) >> 28 & E3M0_SIGN));
+}
+
+/* word: not 0. */
+HOST_AND_DEVICE static inline float e3m0_value(uint32_t word, uint32_t code)
+{
+	const uint32_t level = code & E3M0_LEVELS;
+	const uint32_t exponent = level ? (uint32_t)e3m0_least(word) + level : 0;
+
+	return bits_float(exponent << 23 | (code & E3M0_SIGN) << 28);
+}
+
+/* An exponent is the upper nine bits of a float, and so of a number in bf16. */
+static inline struct levels e3m0_levels(uint32_t word)
+{
+	const uint64_t each = 0x0001000100010001u, negative = 0x8000 * each;
+	const uint64_t least = ((uint64_t)e3m0_least(word) << 7) * each;
+	const uint64_t low = (least + (0x0003000200010000u << 7)) & ~(uint64_t)0xffff;
+	const uint64_t high = least + (0x0007000600050004u << 7);
+
+	return (struct levels){ { low, high, low | negative, high | negative } };
+}
+
 /* ---- lengths --------------------------------------------------------------- */
 
-/* Returns the length in bytes of n codes of `bits` bits and of the steps before the blocks of
- * values. block 0: there are no steps. */
+/* Returns the length in bytes of n codes of `bits` bits and of the words of the blocks before
+ * them. block 0: there are none. */
 HOST_AND_DEVICE static inline uint64_t codes_bytes(unsigned bits, unsigned block, uint64_t n)
 {
 	const uint64_t steps = block ? n / block + (n % block != 0) : 0;

@@ -294,7 +294,7 @@ static int header_check(const uint8_t *h, const struct message *m, const char **
 		return refuse_message(why, "unknown message kind %u", h[6]);
 	if (m->coding > CODING_RUN && m->coding != CODING_SEEDED && m->coding != CODING_AGREED)
 		return refuse_message(why, "unknown index coding %u", h[7]);
-	if ((unsigned)m->values.type >= VALUE_TYPES)
+	if ((unsigned)m->values.type >= VALUE_TYPES || value_eight(m->values.type))
 		return refuse_message(why, "unknown value type %u", h[8]);
 	if (m->kind == MESSAGE_SUPPORT &&
 	    (m->coding == CODING_AGREED || m->coding == CODING_SEEDED))

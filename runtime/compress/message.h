@@ -15,8 +15,8 @@
  *       20    4 shard                80    4 CRC32C of the payload
  *       24    8 seq                  84    4 model id
  *       32    8 step                 88    1 chosen
- *       40    8 have_version         89    1 bits of a value: uniform, grid, round; else 0
- *                                    90    2 values of a block: uniform; else 0
+ *       40    8 have_version         89    1 bits of a value in few bits; else 0
+ *                                    90    2 values of a block, if there are; else 0
  *                                    92    4 CRC32C of bytes 0..91
  *
  * The payload holds the index coding (padded to a multiple of 4 bytes with zeros), then the values
@@ -37,10 +37,13 @@
  * A support (kind 4) has positions only, no values.
  * Values: f32, f16 (of value * scale) and bf16 as they are; in few bits, codes packed LSB first
  *         (few_bits.h):
- * uniform: a float step for each block of values, then count codes of b bits; scale is 1 grid:
- * count codes of b bits; scale is the range R round: count codes of b bits, the fewest that hold
- * the largest; scale is the width D In few bits a sparse message never becomes dense, because a
- * zero in between would not decode to zero. Padding is zero, widths are the smallest that hold
+ * uniform: a float step for each block of values, then count codes of b bits; scale is 1
+ * grid:    count codes of b bits; scale is the range R
+ * round:   count codes of b bits, the fewest that hold the largest; scale is the width D
+ * twomeans, e3m0: a word of 4 bytes for each block of 512 values, then count codes of 2 or 4 bits;
+ *         scale is 1
+ * In few bits a sparse message never becomes dense, because a zero in between would not decode to
+ * zero. Padding is zero, widths are the smallest that hold
  * their block's gaps, scale is a power of two (f16) or 1 unless said otherwise, part < parts, lr is
  * finite and not negative: anything else is refused.
  */

@@ -17,8 +17,7 @@ HOST_AND_DEVICE static inline uint64_t values_length(uint32_t count,
 						     const struct value_coding *values)
 {
 	if (value_few_bits(values->type))
-		return codes_bytes(values->bits, values->type == VALUE_UNIFORM ? values->block : 0,
-				   count);
+		return codes_bytes(values->bits, values->block, count);
 	return (uint64_t)count * (values->type == VALUE_F32 ? 4 : 2);
 }
 

@@ -329,7 +329,9 @@ void values_encode(enum value_type type, float scale, const float *v, size_t n, 
 		break;
 	case VALUE_UNIFORM:
 	case VALUE_GRID:
-	case VALUE_ROUND: /* few_bits.h */
+	case VALUE_ROUND:
+	case VALUE_TWOMEANS:
+	case VALUE_E3M0: /* few_bits.h */
 	case VALUE_F8_E4M3FN:
 	case VALUE_F8_E5M2: break;
 	}
@@ -349,7 +351,9 @@ static void decode_piece(enum value_type type, float scale, const uint8_t *in, s
 		break;
 	case VALUE_UNIFORM:
 	case VALUE_GRID:
-	case VALUE_ROUND: /* few_bits.h */
+	case VALUE_ROUND:
+	case VALUE_TWOMEANS:
+	case VALUE_E3M0: /* few_bits.h */
 	case VALUE_F8_E4M3FN:
 	case VALUE_F8_E5M2: break;
 	}

@@ -17,29 +17,39 @@ enum value_type {
 	VALUE_ROUND = 5,
 	/* Only gradients have these; no message does. */
 	VALUE_F8_E4M3FN = 6,
-	VALUE_F8_E5M2 = 7
+	VALUE_F8_E5M2 = 7,
+	VALUE_TWOMEANS = 8,
+	VALUE_E3M0 = 9
 };
 enum {
-	VALUE_TYPES = 6,    /* of messages */
+	VALUE_TYPES = 10,
 	VALUE_BITS_MAX = 8, /* for uniform and grid */
 	ROUND_BITS_MAX = 22,
-	UNIFORM_BLOCK = 512,      /* if the recipe names no block */
+	UNIFORM_BLOCK = 512,      /* if the recipe names no block; always for twomeans and e3m0 */
 	UNIFORM_BLOCK_MAX = 65528 /* a multiple of 8, as every block is */
 };
 
 /* A value type and its parameters. Parameters that the type does not use are 0. */
 struct value_coding {
 	enum value_type type;
-	/* for uniform and grid from the recipe; for round the message's own number */
+	/* for uniform and grid from the recipe; for round the message's own number; 2 for
+	 * twomeans, 4 for e3m0 */
 	unsigned bits;
-	unsigned block; /* for uniform: number of values that share a scale */
+	unsigned block; /* number of values that share a scale; 0: the type has no blocks */
 	float step;     /* for round: the width */
 };
 
-/* Returns 1 if values of this type have 8 bits, and a scale for the whole vector. */
+/* Returns 1 if values of this type have 8 bits, and a scale for the whole vector. No message has
+ * them. */
 HOST_AND_DEVICE static inline int value_eight(enum value_type type)
 {
-	return type >= VALUE_F8_E4M3FN;
+	return type == VALUE_F8_E4M3FN || type == VALUE_F8_E5M2;
+}
+
+/* Returns the bits of a value if they follow from its type, else 0. */
+HOST_AND_DEVICE static inline unsigned value_bits(enum value_type type)
+{
+	return type == VALUE_TWOMEANS ? 2 : type == VALUE_E3M0 ? 4 : 0;
 }
 
 /* The rest of this header concerns the types f32, f16 and bf16 and, where stated, the two 8-bit

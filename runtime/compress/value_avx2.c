@@ -16,6 +16,11 @@ AVX2 static inline __m256i load_eight(const void *p)
 	return _mm256_loadu_si256((const __m256i *)p);
 }
 
+AVX2 static inline void store_eight(void *p, __m256i x)
+{
+	_mm256_storeu_si256((__m256i *)p, x);
+}
+
 AVX2 static uint32_t largest_avx2(const float *v, size_t n)
 {
 	const __m256i mask = _mm256_set1_epi32(F32_MAGNITUDE);
@@ -105,6 +110,16 @@ AVX2 static inline void store_levels(__m256i a, __m256i b, __m256i c, __m256i d,
 			    in_order(_mm256_add_epi8(bytes, _mm256_set1_epi8((char)zero_s))));
 }
 
+/* Prefetches the values that the first pass over the next blocks will read, even beyond the end of
+ * the vector. */
+AVX2 static inline ALWAYS void ahead(const float *v)
+{
+	const uintptr_t there = (uintptr_t)v + VALUE_AHEAD * sizeof(*v);
+
+	_mm_prefetch((const char *)there, _MM_HINT_T0);
+	_mm_prefetch((const char *)(there + 64), _MM_HINT_T0);
+}
+
 /* random_mix() for four registers at once, because the products of a single chain would wait for
  * each other. */
 struct four {
@@ -157,15 +172,6 @@ AVX2 static inline ALWAYS __m256i uniform_eight(const float *v, __m256i random,
 
 	_mm256_storeu_ps(decoded, _mm256_mul_ps(_mm256_cvtepi32_ps(q), _mm256_set1_ps(s->step)));
 	return q;
-}
-
-/* Prefetches the values that largest_avx2() will read next, even beyond the end of the vector. */
-AVX2 static inline ALWAYS void ahead(const float *v)
-{
-	const uintptr_t there = (uintptr_t)v + VALUE_AHEAD * sizeof(*v);
-
-	_mm_prefetch((const char *)there, _MM_HINT_T0);
-	_mm_prefetch((const char *)(there + 64), _MM_HINT_T0);
 }
 
 /* scaled_up and sparse are constants where this is inlined, so the loop has no branch. */
@@ -269,6 +275,111 @@ AVX2 static void grid_avx2(const float *v, float range, float width, int most, s
 	}
 }
 
+/* ---- twomeans: one register for each eight of the 32 lanes of a sum ---- */
+
+struct lanes {
+	__m256 a, b, c, d;
+};
+
+AVX2 static inline ALWAYS __m256 magnitude_of(__m256 v)
+{
+	return _mm256_and_ps(v, _mm256_castsi256_ps(_mm256_set1_epi32(F32_MAGNITUDE)));
+}
+
+AVX2 static inline ALWAYS float halved(struct lanes sum)
+{
+	const __m256 eight = _mm256_add_ps(_mm256_add_ps(sum.a, sum.c),
+					   _mm256_add_ps(sum.b, sum.d));
+	const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight),
+				       _mm256_extractf128_ps(eight, 1));
+	const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+
+	return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+}
+
+AVX2 static float total_avx2(const float *v, size_t n)
+{
+	const __m256 zero = _mm256_setzero_ps();
+	struct lanes sum = { zero, zero, zero, zero };
+
+	for (size_t i = 0; i < n; i += VALUE_GROUP) {
+		sum.a = _mm256_add_ps(sum.a, magnitude_of(_mm256_loadu_ps(v + i)));
+		sum.b = _mm256_add_ps(sum.b, magnitude_of(_mm256_loadu_ps(v + i + 8)));
+		sum.c = _mm256_add_ps(sum.c, magnitude_of(_mm256_loadu_ps(v + i + 16)));
+		sum.d = _mm256_add_ps(sum.d, magnitude_of(_mm256_loadu_ps(v + i + 24)));
+	}
+	return halved(sum);
+}
+
+/* Returns ones where the magnitude is above the mean. */
+AVX2 static inline ALWAYS __m256i split_eight(const float *v, __m256 mean, __m256 *low,
+					      __m256 *high)
+{
+	const __m256 magnitude = magnitude_of(_mm256_loadu_ps(v));
+	const __m256 over = _mm256_cmp_ps(magnitude, mean, _CMP_GT_OQ);
+
+	*low = _mm256_add_ps(*low, _mm256_andnot_ps(over, magnitude));
+	*high = _mm256_add_ps(*high, _mm256_and_ps(over, magnitude));
+	return _mm256_castps_si256(over);
+}
+
+/* Packs numbers to bytes with the same signs. */
+AVX2 static inline ALWAYS __m256i packed_signs(__m256i a, __m256i b, __m256i c, __m256i d)
+{
+	return _mm256_packs_epi16(_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, d));
+}
+
+AVX2 static void split_avx2(const float *v, float mean, size_t n, uint8_t *codes,
+			    struct twomeans_sums *sums)
+{
+	const __m256 zero = _mm256_setzero_ps(), at = _mm256_set1_ps(mean);
+	struct lanes low = { zero, zero, zero, zero }, high = low;
+	__m256i counts = _mm256_setzero_si256(); /* bytes, as n is at most VALUE_PIECE */
+	uint64_t count[4];
+
+	for (size_t i = 0; i < n; i += VALUE_GROUP) {
+		__m256i over, sign;
+
+		ahead(v + i);
+		over = packed_signs(split_eight(v + i, at, &low.a, &high.a),
+				    split_eight(v + i + 8, at, &low.b, &high.b),
+				    split_eight(v + i + 16, at, &low.c, &high.c),
+				    split_eight(v + i + 24, at, &low.d, &high.d));
+		sign = packed_signs(load_eight(v + i), load_eight(v + i + 8),
+				    load_eight(v + i + 16), load_eight(v + i + 24));
+		sign = _mm256_and_si256(_mm256_srli_epi16(sign, 6), _mm256_set1_epi8(2));
+		counts = _mm256_sub_epi8(counts, over);
+		store_eight(codes + i, in_order(_mm256_sub_epi8(sign, over)));
+	}
+	store_eight(count, _mm256_sad_epu8(counts, _mm256_setzero_si256()));
+	*sums = (struct twomeans_sums){ halved(low), halved(high),
+					(uint32_t)(count[0] + count[1] + count[2] + count[3]) };
+}
+
+AVX2 static inline ALWAYS __m256i exponents_eight(const float *v, __m256i least)
+{
+	const __m256i x = load_eight(v), sign = _mm256_set1_epi32(E3M0_SIGN);
+	const __m256i magnitude = _mm256_and_si256(x, _mm256_set1_epi32(F32_MAGNITUDE));
+	const __m256i near = _mm256_srli_epi32(
+		_mm256_add_epi32(magnitude, _mm256_set1_epi32(F32_NORMAL / 2)), 23);
+	const __m256i unsent = _mm256_cmpgt_epi32(least, _mm256_srli_epi32(magnitude, 23));
+	const __m256i code = _mm256_max_epi32(_mm256_sub_epi32(near, least),
+					      _mm256_add_epi32(unsent, _mm256_set1_epi32(1)));
+
+	return _mm256_or_si256(_mm256_min_epi32(code, _mm256_set1_epi32(E3M0_LEVELS)),
+			       _mm256_and_si256(_mm256_srli_epi32(x, 28), sign));
+}
+
+AVX2 static void exponents_avx2(const float *v, int32_t least, size_t n, uint8_t *codes)
+{
+	const __m256i from = _mm256_set1_epi32(least);
+
+	for (size_t i = 0; i < n; i += VALUE_GROUP)
+		store_codes(exponents_eight(v + i, from), exponents_eight(v + i + 8, from),
+			    exponents_eight(v + i + 16, from), exponents_eight(v + i + 24, from),
+			    codes + i);
+}
+
 AVX2 static void nearest_avx2(const float *v, float width, float limit, size_t n, int32_t *q,
 			      float *decoded)
 {
@@ -311,6 +422,31 @@ AVX2 static void sign_values_avx2(const uint8_t *codes, float step, size_t n, fl
 			(__m256i *)(void *)(v + i),
 			_mm256_xor_si256(magnitude, _mm256_slli_epi32(eight_codes(codes + i),
 								      F32_SIGN_SHIFT)));
+}
+
+/* Looks up the two upper bytes of 32 values, and puts zeros below them. */
+AVX2 static void level_values_avx2(const uint8_t *codes, const struct levels *levels, size_t n,
+				   float *v)
+{
+	const __m256i order = _mm256_setr_epi32(0, 2, 4, 6, 1, 3, 5, 7);
+	const __m256i bytes = _mm256_set1_epi16(0xff), zero = _mm256_setzero_si256();
+	const __m256i all = load_eight(levels->four);
+	const __m256i low = _mm256_packus_epi16(_mm256_and_si256(all, bytes), zero);
+	const __m256i high = _mm256_packus_epi16(_mm256_srli_epi16(all, 8), zero);
+	const __m256i lows = _mm256_permute4x64_epi64(low, 0x88);
+	const __m256i highs = _mm256_permute4x64_epi64(high, 0x88);
+
+	for (size_t i = 0; i < n; i += VALUE_GROUP) {
+		const __m256i code = _mm256_permutevar8x32_epi32(load_eight(codes + i), order);
+		const __m256i l = _mm256_shuffle_epi8(lows, code);
+		const __m256i h = _mm256_shuffle_epi8(highs, code);
+		const __m256i a = _mm256_unpacklo_epi8(l, h), b = _mm256_unpackhi_epi8(l, h);
+
+		store_eight(v + i, _mm256_unpacklo_epi16(zero, a));
+		store_eight(v + i + 8, _mm256_unpackhi_epi16(zero, a));
+		store_eight(v + i + 16, _mm256_unpacklo_epi16(zero, b));
+		store_eight(v + i + 24, _mm256_unpackhi_epi16(zero, b));
+	}
 }
 
 AVX2 static void grid_values_avx2(const uint8_t *codes, float range, float width, size_t n,
@@ -447,11 +583,12 @@ AVX2 static void unpack_avx2(const uint8_t *in, unsigned bits, size_t n, uint8_t
 	}
 }
 
-const struct value_kernels value_avx2 = { "avx2",           kernels_avx2,     largest_avx2,
-					  sums_avx2,        uniform_avx2,     signs_avx2,
-					  grid_avx2,        nearest_avx2,     uniform_values_avx2,
-					  sign_values_avx2, grid_values_avx2, within_avx2,
-					  pack_avx2,        unpack_avx2 };
+const struct value_kernels value_avx2 = { "avx2",           kernels_avx2,      largest_avx2,
+					  sums_avx2,        uniform_avx2,      signs_avx2,
+					  grid_avx2,        total_avx2,        split_avx2,
+					  exponents_avx2,   nearest_avx2,      uniform_values_avx2,
+					  sign_values_avx2, level_values_avx2, grid_values_avx2,
+					  within_avx2,      pack_avx2,         unpack_avx2 };
 #else
 typedef int no_avx2_on_this_machine;
 #endif

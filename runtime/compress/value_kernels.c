@@ -7,7 +7,7 @@
 #include "value_codes.h"
 #include <math.h>
 
-enum { LANES = 8 };
+enum { LANES = 8, SUMS = VALUE_GROUP };
 
 static uint32_t largest(const float *v, size_t n)
 {
@@ -80,6 +80,13 @@ static void sign_values(const uint8_t *restrict codes, float step, size_t n, flo
 			v[j] = sign_value(codes[j], step);
 }
 
+static void level_values(const uint8_t *restrict codes, const struct levels *levels, size_t n,
+			 float *restrict v)
+{
+	for (size_t i = 0; i < n; i++)
+		v[i] = level_value(levels, codes[i]);
+}
+
 static void signs(const float *v, float step, size_t n, uint8_t *restrict codes, float *decoded)
 {
 	for (size_t i = 0; i < n; i += VALUE_GROUP)
@@ -103,6 +110,51 @@ static void grid(const float *v, float range, float width, int most, size_t n,
 		for (size_t j = i; j < i + VALUE_GROUP; j++)
 			codes[j] = grid_code(v[j], range, width, most);
 	grid_values(codes, range, width, n, decoded);
+}
+
+static float halved(float sum[SUMS])
+{
+	for (size_t half = SUMS / 2; half; half /= 2)
+		for (size_t j = 0; j < half; j++)
+			sum[j] += sum[j + half];
+	return sum[0];
+}
+
+static float total(const float *v, size_t n)
+{
+	float sum[SUMS] = { 0 };
+
+	for (size_t i = 0; i < n; i += SUMS)
+		for (size_t j = 0; j < SUMS; j++)
+			sum[j] += bits_float(float_bits(v[i + j]) & F32_MAGNITUDE);
+	return halved(sum);
+}
+
+static void split(const float *v, float mean, size_t n, uint8_t *restrict codes,
+		  struct twomeans_sums *sums)
+{
+	float low[SUMS] = { 0 }, high[SUMS] = { 0 };
+	uint32_t n_high = 0;
+
+	for (size_t i = 0; i < n; i += SUMS)
+		for (size_t j = 0; j < SUMS; j++) {
+			const uint32_t magnitude = float_bits(v[i + j]) & F32_MAGNITUDE;
+			const uint8_t code = twomeans_code(v[i + j], mean);
+			const uint32_t above = -(uint32_t)(code & 1);
+
+			codes[i + j] = code;
+			low[j] += bits_float(magnitude & ~above);
+			high[j] += bits_float(magnitude & above);
+			n_high += code & 1;
+		}
+	*sums = (struct twomeans_sums){ halved(low), halved(high), n_high };
+}
+
+static void exponents(const float *v, int32_t least, size_t n, uint8_t *restrict codes)
+{
+	for (size_t i = 0; i < n; i += VALUE_GROUP)
+		for (size_t j = i; j < i + VALUE_GROUP; j++)
+			codes[j] = e3m0_code(v[j], least);
 }
 
 static void nearest(const float *v, float width, float limit, size_t n, int32_t *q, float *decoded)
@@ -136,10 +188,15 @@ static void unpack(const uint8_t *in, unsigned bits, size_t n, uint8_t *codes)
 	bits_unpack(in, n, bits, codes);
 }
 
-const struct value_kernels value_portable = {
-	"portable", kernels_anywhere, largest,     sums,        uniform, signs, grid,
-	nearest,    uniform_values,   sign_values, grid_values, within,  pack,  unpack
-};
+const struct value_kernels value_portable = { "portable",  kernels_anywhere,
+					      largest,     sums,
+					      uniform,     signs,
+					      grid,        total,
+					      split,       exponents,
+					      nearest,     uniform_values,
+					      sign_values, level_values,
+					      grid_values, within,
+					      pack,        unpack };
 
 /* ---- the choice ---- */
 

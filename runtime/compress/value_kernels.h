@@ -38,6 +38,15 @@ struct value_kernels {
 	void (*signs)(const float *v, float step, size_t n, uint8_t *codes, float *decoded);
 	void (*grid)(const float *v, float range, float width, int most, size_t n, uint8_t *codes,
 		     float *decoded);
+	/* Returns the sum of the magnitudes in 32 lanes: each lane adds every 32nd magnitude in
+	 * order. Then the upper half of the lanes is added to the lower half until one is left. n
+	 * must be whole. */
+	float (*total)(const float *v, size_t n);
+	/* Writes the codes of twomeans, and sums the magnitudes on either side of the mean as
+	 * total() does. */
+	void (*split)(const float *v, float mean, size_t n, uint8_t *codes,
+		      struct twomeans_sums *sums);
+	void (*exponents)(const float *v, int32_t least, size_t n, uint8_t *codes); /* e3m0 */
 	/* Finds for each value the nearest multiple of width, up to limit * width, with ties to
 	 * even. Writes its factor and its value. */
 	void (*nearest)(const float *v, float width, float limit, size_t n, int32_t *q,
@@ -45,6 +54,7 @@ struct value_kernels {
 	/* The inverse functions. */
 	void (*uniform_values)(const uint8_t *codes, float step, int levels, size_t n, float *v);
 	void (*sign_values)(const uint8_t *codes, float step, size_t n, float *v);
+	void (*level_values)(const uint8_t *codes, const struct levels *levels, size_t n, float *v);
 	void (*grid_values)(const uint8_t *codes, float range, float width, size_t n, float *v);
 	/* Returns 1 if all of codes[0..n) are in least..most. n must be whole. */
 	int (*within)(const uint8_t *codes, uint8_t least, uint8_t most, size_t n);

@@ -41,6 +41,11 @@ static inline struct value_coding rounded(float width)
 	return (struct value_coding){ VALUE_ROUND, 0, 0, width };
 }
 
+static inline struct value_coding of_type(enum value_type type)
+{
+	return (struct value_coding){ type, value_bits(type), UNIFORM_BLOCK, 0 };
+}
+
 /* Encodes v[0..n) and decodes it into sent[]. Returns the scale. */
 static inline float there_and_back(struct value_coding *c, size_t n, uint64_t step)
 {

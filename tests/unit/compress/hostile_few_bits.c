@@ -41,6 +41,23 @@ static void round_with(struct slot *s, uint8_t bits, float width, uint32_t codes
 	slot_seal(s);
 }
 
+static void twomeans_with(struct slot *s, uint16_t low, uint16_t high, uint8_t codes)
+{
+	few_bits_with(s, VALUE_TWOMEANS, 2, 512, 1);
+	slot_add16(s, low);
+	slot_add16(s, high);
+	slot_add32(s, codes);
+	slot_seal(s);
+}
+
+static void e3m0_with(struct slot *s, float scale, uint16_t codes)
+{
+	few_bits_with(s, VALUE_E3M0, 4, 512, 1);
+	slot_add32(s, float_bits(scale));
+	slot_add32(s, codes);
+	slot_seal(s);
+}
+
 static void good_uniform(struct slot *s)
 {
 	uniform_with(s, 0.5f, 0xe70);
@@ -122,6 +139,106 @@ static void round_width_zero(struct slot *s)
 	round_with(s, 3, 0, 4);
 }
 
+/* Magnitudes of 1 and 2 in bf16. */
+static void good_twomeans(struct slot *s)
+{
+	twomeans_with(s, 0x3f80, 0x4000, 0x39);
+}
+static void good_twomeans_equal(struct slot *s)
+{
+	twomeans_with(s, 0x3f80, 0x3f80, 0x39);
+}
+static void good_twomeans_zero(struct slot *s)
+{
+	twomeans_with(s, 0, 0, 0);
+}
+static void twomeans_infinite(struct slot *s)
+{
+	twomeans_with(s, 0x3f80, 0x7f80, 0x39);
+}
+static void twomeans_nan(struct slot *s)
+{
+	twomeans_with(s, 0x3f80, 0x7fc0, 0x39);
+}
+static void twomeans_negative(struct slot *s)
+{
+	twomeans_with(s, 0x3f80, 0xc000, 0x39);
+}
+static void twomeans_low_negative(struct slot *s)
+{
+	twomeans_with(s, 0x8000, 0x4000, 0x39);
+}
+static void twomeans_out_of_order(struct slot *s)
+{
+	twomeans_with(s, 0x4000, 0x3f80, 0x39);
+}
+static void twomeans_spare_bits(struct slot *s)
+{
+	twomeans_with(s, 0x3f80, 0x4000, 0x79);
+}
+static void twomeans_zero_with_code(struct slot *s)
+{
+	twomeans_with(s, 0, 0, 2);
+}
+static void twomeans_block_256(struct slot *s)
+{
+	good_twomeans(s);
+	put_le16(s->bytes + 90, 256);
+	slot_seal_header(s);
+}
+static void twomeans_3_bits(struct slot *s)
+{
+	good_twomeans(s);
+	s->bytes[89] = 3;
+	slot_seal_header(s);
+}
+static void twomeans_scale_2(struct slot *s)
+{
+	good_twomeans(s);
+	put_le32(s->bytes + 60, float_bits(2));
+	slot_seal_header(s);
+}
+static void twomeans_too_short(struct slot *s)
+{
+	good_twomeans(s);
+	s->payload_bytes -= 4;
+	slot_seal(s);
+}
+static void good_e3m0(struct slot *s)
+{
+	e3m0_with(s, 0x1p-20f, 0xf17);
+}
+static void good_e3m0_zero(struct slot *s)
+{
+	e3m0_with(s, 0, 0);
+}
+static void e3m0_no_power(struct slot *s)
+{
+	e3m0_with(s, 0x1.8p-20f, 0xf17);
+}
+static void e3m0_negative(struct slot *s)
+{
+	e3m0_with(s, -0x1p-20f, 0xf17);
+}
+static void e3m0_infinite(struct slot *s)
+{
+	e3m0_with(s, bits_float(0x7f800000), 0xf17);
+}
+static void e3m0_too_small(struct slot *s)
+{
+	e3m0_with(s, 0x1p-120f, 0xf17);
+}
+static void e3m0_zero_with_code(struct slot *s)
+{
+	e3m0_with(s, 0, 8);
+}
+static void gradient_type(struct slot *s)
+{
+	good_e3m0(s);
+	s->bytes[8] = VALUE_F8_E5M2;
+	slot_seal_header(s);
+}
+
 static void uniform_block_12(struct slot *s)
 {
 	good_uniform(s);
@@ -175,5 +292,29 @@ const struct hostile hostile_few_bits[] = {
 	{ "round-too-wide", round_too_wide, DECODE, "wider than the largest", SPAN },
 	{ "round-overflows", round_overflows, DECODE, "code is out of range", SPAN },
 	{ "round-width-zero", round_width_zero, COPY, "width of rounding", SPAN },
+	{ "good-twomeans", good_twomeans, ACCEPTED, "", SPAN },
+	{ "good-twomeans-equal", good_twomeans_equal, ACCEPTED, "", SPAN },
+	{ "good-twomeans-zero", good_twomeans_zero, ACCEPTED, "", SPAN },
+	{ "twomeans-infinite", twomeans_infinite, DECODE, "no encoder writes", SPAN },
+	{ "twomeans-nan", twomeans_nan, DECODE, "no encoder writes", SPAN },
+	{ "twomeans-negative", twomeans_negative, DECODE, "no encoder writes", SPAN },
+	{ "twomeans-low-negative", twomeans_low_negative, DECODE, "no encoder writes", SPAN },
+	{ "twomeans-out-of-order", twomeans_out_of_order, DECODE, "no encoder writes", SPAN },
+	{ "twomeans-spare-bits", twomeans_spare_bits, DECODE, "after the last code", SPAN },
+	{ "twomeans-zero-with-code", twomeans_zero_with_code, DECODE, "code is out of range",
+	  SPAN },
+	{ "twomeans-block-256", twomeans_block_256, COPY, "blocks of 512", SPAN },
+	{ "twomeans-3-bits", twomeans_3_bits, COPY, "2 and 4 bits", SPAN },
+	{ "twomeans-scale-2", twomeans_scale_2, COPY, "the scale 1", SPAN },
+	{ "twomeans-too-short", twomeans_too_short, DECODE, "does not fit the number of raw",
+	  SPAN },
+	{ "good-e3m0", good_e3m0, ACCEPTED, "", SPAN },
+	{ "good-e3m0-zero", good_e3m0_zero, ACCEPTED, "", SPAN },
+	{ "e3m0-no-power", e3m0_no_power, DECODE, "no encoder writes", SPAN },
+	{ "e3m0-negative", e3m0_negative, DECODE, "no encoder writes", SPAN },
+	{ "e3m0-infinite", e3m0_infinite, DECODE, "no encoder writes", SPAN },
+	{ "e3m0-too-small", e3m0_too_small, DECODE, "no encoder writes", SPAN },
+	{ "e3m0-zero-with-code", e3m0_zero_with_code, DECODE, "code is out of range", SPAN },
+	{ "gradient-type", gradient_type, COPY, "unknown value type 7", SPAN },
 	{ 0 },
 };

@@ -92,10 +92,16 @@ TEST(round__any_width__is_the_nearest_multiple_in_the_fewest_bits)
 TEST(few_bits__extremes__stay_finite)
 {
 	const float extremes[] = { 0, -0.0f, FLT_MAX, -FLT_MAX, FLT_MIN, -0x1p-149f, 1, 0x1p-130f };
-	const struct value_coding codings[] = {
-		uniform(1, 8), uniform(2, 8),    uniform(8, 8),      grid(1),
-		grid(8),       rounded(FLT_MAX), rounded(0x1p-149f), rounded(3e38f)
-	};
+	const struct value_coding codings[] = { uniform(1, 8),
+						uniform(2, 8),
+						uniform(8, 8),
+						grid(1),
+						grid(8),
+						rounded(FLT_MAX),
+						rounded(0x1p-149f),
+						rounded(3e38f),
+						of_type(VALUE_TWOMEANS),
+						of_type(VALUE_E3M0) };
 
 	for (size_t c = 0; c < sizeof(codings) / sizeof(codings[0]); c++)
 		for (size_t n = 0; n <= 8; n++)
@@ -109,10 +115,181 @@ TEST(few_bits__extremes__stay_finite)
 			}
 }
 
+static size_t end_of(size_t begin)
+{
+	return begin + UNIFORM_BLOCK < N ? begin + UNIFORM_BLOCK : N;
+}
+
+/* The mean is a rounded one of floats, but none of these values is so near to it. */
+TEST(twomeans__each_side_of_a_block_s_mean__has_its_mean_magnitude)
+{
+	struct value_coding c = of_type(VALUE_TWOMEANS);
+
+	for (int spread = 0; spread <= 20; spread += 10) {
+		fill(12, spread);
+		assert_true(there_and_back(&c, N, 1) == 1);
+		for (size_t begin = 0, end; begin < N; begin = end) {
+			double all = 0, sum[2] = { 0 }, magnitude[2] = { 0 };
+			int n[2] = { 0 };
+
+			end = end_of(begin);
+			for (size_t i = begin; i < end; i++)
+				all += fabs((double)v[i]) / (double)(end - begin);
+			for (size_t i = begin; i < end; i++) {
+				const int above = fabs((double)v[i]) > all;
+
+				n[above]++;
+				sum[above] += fabs((double)v[i]);
+				magnitude[above] = fabs((double)sent[i]);
+			}
+			for (size_t i = begin; i < end; i++) {
+				const int above = fabs((double)v[i]) > all;
+
+				assert_true(fabs((double)sent[i]) == magnitude[above]);
+				assert_true(!signbit(v[i]) == !signbit(sent[i]));
+			}
+			for (int above = 0; above < 2; above++)
+				assert_true(fabs(magnitude[above] * n[above] / sum[above] - 1) <
+					    0x1.01p-8);
+		}
+	}
+}
+
+/* Blocks of one magnitude, of zeros, and of magnitudes whose sum no float holds. */
+TEST(twomeans__blocks_without_two_magnitudes__are_exact)
+{
+	const float magnitudes[] = { 0, 1, 1.5f, 0x1p-149f, 0x1p-133f, 0x1.fep127f, 0x1p120f };
+	struct value_coding c = of_type(VALUE_TWOMEANS);
+
+	for (size_t m = 0; m < sizeof(magnitudes) / sizeof(magnitudes[0]); m++)
+		for (size_t n = 1; n <= 2 * UNIFORM_BLOCK; n = n < 40 ? n + 1 : n * 2 + 1) {
+			const float all = magnitudes[m] < 0x1p-134f ? 0 : magnitudes[m];
+
+			for (size_t i = 0; i < n; i++)
+				v[i] = i % 3 ? magnitudes[m] : -magnitudes[m];
+			there_and_back(&c, n, 1);
+			for (size_t i = 0; i < n; i++)
+				assert_true(sent[i] == (i % 3 ? all : -all));
+			if (!(all > 0)) /* no sign of a zero is sent */
+				for (size_t i = 0; i < few_bits_bytes(&c, (uint32_t)n); i++)
+					assert_int_equal(bytes[i], 0);
+		}
+}
+
+TEST(twomeans__what_was_decoded__comes_back_the_same)
+{
+	struct value_coding c = of_type(VALUE_TWOMEANS);
+
+	for (int spread = 0; spread <= 60; spread += 20) {
+		fill(13, spread);
+		there_and_back(&c, N, 1);
+		memcpy(again, sent, sizeof(sent));
+		memcpy(v, sent, sizeof(sent));
+		there_and_back(&c, N, 1);
+		assert_memory_equal(again, sent, sizeof(sent));
+	}
+}
+
+/* The exact nearest level, by doubles. */
+static double nearest_power(double value, double scale)
+{
+	double best = 0;
+
+	for (int e = -6; e <= 0; e++)
+		if (fabs(ldexp(scale, e) - fabs(value)) <= fabs(best - fabs(value)))
+			best = ldexp(scale, e);
+	return copysign(best, value);
+}
+
+TEST(e3m0__every_value__is_the_nearest_power_and_its_residual_is_exact)
+{
+	struct value_coding c = of_type(VALUE_E3M0);
+
+	for (int spread = 0; spread <= 150; spread += 15) {
+		fill(14, spread);
+		v[0] = 0.75f; /* between two levels */
+		v[1] = -0x1.8p-5f;
+		assert_true(there_and_back(&c, N, 1) == 1);
+		for (size_t begin = 0, end; begin < N; begin = end) {
+			const double least = 0x1p-119;
+			double scale, most;
+			int exponent;
+
+			end = end_of(begin);
+			most = (double)largest_magnitude(v + begin, end - begin);
+			scale = frexp(most, &exponent) < 0.75 ? 0.5 : 1;
+			scale = ldexp(scale, exponent);
+			scale = scale < least ? least : scale;
+			for (size_t i = begin; i < end; i++) {
+				const double value = (double)v[i], error = value - (double)sent[i];
+
+				assert_true((double)sent[i] == nearest_power(value, scale));
+				assert_true(fabs(error) <= fmax(fabs(value) / 3, scale / 128));
+				assert_true((double)(v[i] - sent[i]) == error);
+			}
+		}
+	}
+}
+
+TEST(e3m0__values_at_the_ends_of_floats__are_powers_of_two_or_zero)
+{
+	const struct {
+		float value, sent;
+	} cases[] = { { FLT_MAX, 0x1p127f },      { 0x1.8p127f, 0x1p127f },
+		      { 0x1.7p127f, 0x1p127f },   { 0x1p-126f, 0x1p-125f },
+		      { 0x1.cp-125f, 0x1p-124f }, { 0x1.fffffcp-127f, 0 },
+		      { 0x1p-149f, 0 },           { 0, 0 } };
+	struct value_coding c = of_type(VALUE_E3M0);
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+		for (int sign = -1; sign <= 1; sign += 2) {
+			v[0] = (float)sign * cases[i].value;
+			there_and_back(&c, 1, 1);
+			assert_true(sent[0] == (float)sign * cases[i].sent);
+		}
+}
+
+/* Counts all bytes of the message: header, Rice codes, magnitudes and codes. */
+TEST(message__6_percent_in_twomeans__take_at_most_47_hundredths_of_a_bit_a_coordinate)
+{
+	enum { SPAN = 1000000, MOST = SPAN / 10 };
+	struct message m = { .kind = MESSAGE_PUSH,
+			     .parts = 1,
+			     .span = SPAN,
+			     .values = of_type(VALUE_TWOMEANS),
+			     .densest = 1 };
+	const float threshold = 1.8808f; /* of 6 % of normal values */
+	uint32_t *index = malloc(MOST * sizeof(*index));
+	float *value = malloc(MOST * sizeof(*value));
+	const size_t cap = message_bound(SPAN, MOST, m.values);
+	uint8_t *out = malloc(cap);
+	struct random r = { 15 };
+	size_t length;
+
+	assert_true(index && value && out);
+	for (uint32_t i = 0; i < SPAN && m.count < MOST; i++) {
+		/* Box and Muller: the tails count, and random_normal() has none. */
+		const double size = sqrt(-2 * log(1 - random_unit(&r)));
+		const float z = (float)(size * cos(2 * M_PI * random_unit(&r)));
+
+		index[m.count] = i;
+		value[m.count] = z;
+		m.count += fabsf(z) > threshold;
+	}
+	assert_true(m.count > 0.0595 * SPAN && m.count < 0.0605 * SPAN);
+	length = message_encode(&m, index, value, value, out, cap);
+	assert_int_equal(m.coding, CODING_RICE);
+	assert_true(length > 0 && 8.0 * (double)length <= 0.47 * SPAN);
+	free(index);
+	free(value);
+	free(out);
+}
+
 /* A sum that overflowed must be refused, not sent as a large number. */
 TEST(few_bits__infinite_value__is_told_and_receiver_refuses)
 {
-	const struct value_coding codings[] = { uniform(1, 8), uniform(2, 8), uniform(8, 8) };
+	const struct value_coding codings[] = { uniform(1, 8), uniform(2, 8), uniform(8, 8),
+						of_type(VALUE_TWOMEANS), of_type(VALUE_E3M0) };
 	const struct rounding rounding = { .stream = { RANDOM_ROUND, 3, 1, 0 } };
 
 	for (size_t c = 0; c < sizeof(codings) / sizeof(codings[0]); c++)
@@ -123,6 +300,8 @@ TEST(few_bits__infinite_value__is_told_and_receiver_refuses)
 				v[i] = i == 11 ? (float)sign * INFINITY : (float)i - 11;
 			assert_int_equal(
 				few_bits_encode(&codings[c], 1, v, 24, &rounding, bytes, sent), 11);
+			if (codings[c].type != VALUE_UNIFORM) /* wrote nothing */
+				continue;
 			assert_int_equal(few_bits_decode(&codings[c], 1, bytes, 24, got, &why),
 					 SLUICE_EWIRE);
 			assert_non_null(strstr(why, "not finite"));
@@ -144,9 +323,15 @@ TEST(few_bits__infinite_value__is_told_and_receiver_refuses)
 
 TEST(message__few_bits__sparse_and_dense_come_back)
 {
-	const struct value_coding codings[] = { uniform(1, 8), uniform(2, 512), uniform(5, 64),
-						grid(3),       grid(8),         rounded(0.01f),
-						rounded(100) };
+	const struct value_coding codings[] = { uniform(1, 8),
+						uniform(2, 512),
+						uniform(5, 64),
+						grid(3),
+						grid(8),
+						rounded(0.01f),
+						rounded(100),
+						of_type(VALUE_TWOMEANS),
+						of_type(VALUE_E3M0) };
 	struct random r = { 11 };
 	static uint32_t index[N], back[N];
 

@@ -262,7 +262,13 @@ static int write_corpus(const char *folder)
 	       write_coded(folder, "delta-grid-8", 9000, 700,
 			   (struct value_coding){ VALUE_GRID, 8, 0, 0 }) |
 	       write_coded(folder, "dense-round", 300, 300,
-			   (struct value_coding){ VALUE_ROUND, 0, 0, 2 });
+			   (struct value_coding){ VALUE_ROUND, 0, 0, 2 }) |
+	       write_coded(folder, "delta-twomeans", 9000, 700,
+			   (struct value_coding){ VALUE_TWOMEANS, 2, 512, 0 }) |
+	       write_coded(folder, "dense-twomeans", 1000, 1000,
+			   (struct value_coding){ VALUE_TWOMEANS, 2, 512, 0 }) |
+	       write_coded(folder, "dense-e3m0", 600, 600,
+			   (struct value_coding){ VALUE_E3M0, 4, 512, 0 });
 }
 
 int main(int argc, char **argv)

@@ -14,6 +14,8 @@ static const size_t wholes[] = { VALUE_GROUP, 2 * VALUE_GROUP, 3 * VALUE_GROUP, 
 
 struct results {
 	uint8_t codes[N + PACK_SLACK];
+	struct twomeans_sums sums;
+	float total;
 	float v[N + 1];
 	int32_t q[N];
 };
@@ -92,6 +94,16 @@ static void check_to_codes(const struct value_kernels *k)
 		k->nearest(v, round % 5 ? step / 50 : 0.5f, round % 2 ? 2097151 : 5, n, got.q,
 			   got.v);
 		assert_memory_equal(&got, &expected, sizeof got);
+		clear();
+		expected.total = p->total(v, n);
+		got.total = k->total(v, n);
+		p->split(v, expected.total / (float)n, n, expected.codes, &expected.sums);
+		k->split(v, expected.total / (float)n, n, got.codes, &got.sums);
+		assert_memory_equal(&got, &expected, sizeof got);
+		clear();
+		p->exponents(v, (int32_t)(round % 254) + 1, n, expected.codes);
+		k->exponents(v, (int32_t)(round % 254) + 1, n, got.codes);
+		assert_memory_equal(&got, &expected, sizeof got);
 		/* The decoded values may overwrite the input. */
 		memcpy(got.v, v, sizeof v);
 		k->uniform(got.v, &numbers, &scale, bits, n, got.codes, got.v);
@@ -104,6 +116,7 @@ static void check_from_codes(const struct value_kernels *k)
 {
 	const struct value_kernels *p = &value_portable;
 	struct random r = { 22 };
+	struct levels levels;
 	uint8_t codes[N];
 
 	for (int round = 0; round < ROUNDS; round++) {
@@ -120,6 +133,14 @@ static void check_from_codes(const struct value_kernels *k)
 		assert_memory_equal(&got, &expected, sizeof got);
 		p->grid_values(codes, step, step / 3, n, expected.v);
 		k->grid_values(codes, step, step / 3, n, got.v);
+		assert_memory_equal(&got, &expected, sizeof got);
+		for (int i = 0; i < N; i++)
+			codes[i] &= 15;
+		for (int i = 0; i < 4; i++)
+			levels.four[i] = (uint64_t)random_bits(&r) << 32 | random_bits(&r);
+		clear();
+		p->level_values(codes, &levels, n, expected.v);
+		k->level_values(codes, &levels, n, got.v);
 		assert_memory_equal(&got, &expected, sizeof got);
 		for (int i = 0; i < N; i++)
 			codes[i] &= 1;
