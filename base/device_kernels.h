@@ -45,7 +45,7 @@ struct device_quantize {
 	float *decoded; /* receives what the receiver will decode; may be the same as value */
 	uint8_t *out;   /* few_bits_bytes() bytes */
 	uint32_t count;
-	int value_type; /* VALUE_UNIFORM or VALUE_GRID */
+	int value_type; /* a type in few bits other than VALUE_ROUND */
 	unsigned bits, block;
 	float range;                  /* for a grid: at least the largest magnitude */
 	uint32_t purpose, rank, seed; /* as struct random_stream (random.h) */

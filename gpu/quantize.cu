@@ -3,7 +3,8 @@
  * rounded by the same random numbers. One cooperative launch handles one list, or all parts of a
  * push, each with a team of blocks. It first computes the step of each block of values, one warp
  * per block, or the largest magnitude of all values. Then it computes codes, eight values per
- * thread, which fill whole bytes. Memory per value: 4 bytes read twice, 4 for its index, 4 written,
+ * thread, which fill whole bytes. For twomeans and e3m0 a warp does both for one block after the
+ * other. Memory per value: 4 bytes read twice (twomeans: three times), 4 for its index, 4 written,
  * and its code. */
 #include "gpu/compressor.h"
 #include "gpu/kernel.h"
@@ -114,14 +115,35 @@ __device__ static inline uint8_t grid_of(const struct quantize_args *a, uint64_t
 	return code;
 }
 
-/* Writes the codes of up to eight values. `from` is a multiple of eight. */
+/* Writes the codes of values from..from + here, each of which is in a byte of `eight`. `from` is a
+ * multiple of eight, and here at most eight. */
+__device__ static inline void put_codes(const struct quantize_args *a, uint64_t from, uint32_t here,
+					uint64_t eight, uint8_t *codes)
+{
+	const unsigned bits = a->coding.bits;
+
+	eight = bits_merge(eight, bits);
+	for (uint32_t b = 0; b < bits_bytes(here, bits); b++)
+		codes[from / CODES_AT_ONCE * bits + b] = (uint8_t)(eight >> 8 * b);
+}
+
+__device__ static inline uint32_t codes_here(uint64_t from, uint64_t end)
+{
+	return end - from < CODES_AT_ONCE ? (uint32_t)(end - from) : (uint32_t)CODES_AT_ONCE;
+}
+
+__device__ static inline void put_decoded(const struct quantize_args *a, uint64_t i, float decoded)
+{
+	a->decoded[i] = a->leave_rest ? a->value[i] - decoded : decoded;
+}
+
+/* Writes the codes of up to eight values. */
 __device__ static inline void write_codes(const struct quantize_args *a,
 					  const struct random_mixer *numbers, uint64_t from,
 					  float range, uint8_t *codes)
 {
 	const unsigned bits = a->coding.bits;
-	const uint32_t here = a->count - from < CODES_AT_ONCE ? (uint32_t)(a->count - from) :
-								(uint32_t)CODES_AT_ONCE;
+	const uint32_t here = codes_here(from, a->count);
 	const int uniform = a->coding.type == VALUE_UNIFORM;
 	const float step = uniform ? bits_float(get_le32(a->out +
 							 from / a->coding.block * STEP_BYTES)) :
@@ -135,11 +157,116 @@ __device__ static inline void write_codes(const struct quantize_args *a,
 					  grid_of(a, from + c, range, &decoded);
 
 		eight |= code << 8 * c;
-		a->decoded[from + c] = a->leave_rest ? a->value[from + c] - decoded : decoded;
+		put_decoded(a, from + c, decoded);
 	}
-	eight = bits_merge(eight, bits);
-	for (uint32_t b = 0; b < bits_bytes(here, bits); b++)
-		codes[from / CODES_AT_ONCE * bits + b] = (uint8_t)(eight >> 8 * b);
+	put_codes(a, from, here, eight, codes);
+}
+
+/* ---- twomeans and e3m0 ------------------------------------------------------ */
+
+/* Adds the sums of all lanes, in the order of value_kernels.h. */
+__device__ static inline float warp_total(float sum)
+{
+	for (unsigned half = LANES / 2; half; half /= 2)
+		sum += bits_float(__shfl_sync(ALL_LANES, float_bits(sum), lane_id() ^ half));
+	return sum;
+}
+
+/* A block of values, and what its codes follow from. */
+struct levels_block {
+	uint64_t begin, end;
+	float down; /* factor of the values */
+	float mean;
+	uint32_t word;
+};
+
+__device__ static inline float magnitude_in(const struct quantize_args *a,
+					    const struct levels_block *b, uint64_t i)
+{
+	return bits_float(float_bits(a->value[i]) & F32_MAGNITUDE) * b->down;
+}
+
+__device__ static inline float block_mean(const struct quantize_args *a,
+					  const struct levels_block *b)
+{
+	float sum = 0;
+
+	for (uint64_t i = b->begin + lane_id(); i < b->end; i += LANES)
+		sum += magnitude_in(a, b, i);
+	return warp_total(sum) / (float)(b->end - b->begin);
+}
+
+__device__ static inline void find_means(const struct quantize_args *a, struct levels_block *b)
+{
+	struct twomeans_sums s = { 0, 0, 0 };
+
+	b->down = 1;
+	b->mean = block_mean(a, b);
+	if (!(b->mean <= FLT_MAX)) { /* the same in all lanes */
+		b->down = TWOMEANS_DOWN;
+		b->mean = block_mean(a, b);
+	}
+	for (uint64_t i = b->begin + lane_id(); i < b->end; i += LANES) {
+		const float magnitude = magnitude_in(a, b, i);
+		const int above = magnitude > b->mean;
+
+		s.low += above ? 0 : magnitude;
+		s.high += above ? magnitude : 0;
+		s.n_high += (uint32_t)above;
+	}
+	s.low = warp_total(s.low);
+	s.high = warp_total(s.high);
+	s.n_high = __reduce_add_sync(ALL_LANES, s.n_high);
+	b->word = twomeans_word(&s, (uint32_t)(b->end - b->begin), 1 / b->down);
+}
+
+/* Writes the word and the codes of a block. All lanes of the warp call this. */
+__device__ static inline void levels_encode_block(const struct quantize_args *a,
+						  struct levels_block *b, uint8_t *codes)
+{
+	const int twomeans = a->coding.type == VALUE_TWOMEANS;
+
+	if (twomeans)
+		find_means(a, b);
+	else
+		b->word = e3m0_word(warp_largest(a, b->begin, b->end));
+	if (lane_id() == 0)
+		put_le32(a->out + b->begin / a->coding.block * STEP_BYTES, b->word);
+	for (uint64_t from = b->begin + CODES_AT_ONCE * lane_id(); from < b->end;
+	     from += CODES_AT_ONCE * LANES) {
+		const uint32_t here = codes_here(from, b->end);
+		uint64_t eight = 0;
+
+		for (uint32_t c = 0; c < here; c++) {
+			const float v = a->value[from + c];
+			uint8_t code = 0;
+			float decoded = 0;
+
+			if (b->word && twomeans) {
+				code = twomeans_code(v * b->down, b->mean);
+				decoded = twomeans_value(b->word, code);
+			} else if (b->word) {
+				code = e3m0_code(v, e3m0_least(b->word));
+				decoded = e3m0_value(b->word, code);
+			}
+			eight |= (uint64_t)code << 8 * c;
+			put_decoded(a, from + c, decoded);
+		}
+		put_codes(a, from, here, eight, codes);
+	}
+}
+
+__device__ static inline void levels_encode(const struct quantize_args *a, struct team t,
+					    uint8_t *codes)
+{
+	const uint64_t block = a->coding.block, warps = (uint64_t)t.blocks * WARPS;
+	struct levels_block b = { 0, 0, 1, 0, 0 };
+
+	for (b.begin = block * ((uint64_t)t.block * WARPS + warp_id()); b.begin < a->count;
+	     b.begin += block * warps) {
+		b.end = b.begin + block < a->count ? b.begin + block : a->count;
+		levels_encode_block(a, &b, codes);
+	}
 }
 
 /* Returns the range that a grid covers. */
@@ -165,17 +292,20 @@ __device__ static inline void quantize_list(const struct quantize_args *a, struc
 	uint32_t passed = 0;
 	float range = 1;
 
+	codes += codes_bytes(0, a->coding.block, a->count);
+	if (value_bits(a->coding.type)) {
+		levels_encode(a, t, codes);
+		if (t.block == 0 && threadIdx.x == 0)
+			a->state->scale = range;
+		return;
+	}
 	random_mixer_open(&a->stream, a->first, &numbers);
 	if (uniform)
 		write_steps(a, t);
 	else
 		find_largest(a, t);
 	team_barrier(&a->state->barrier, &passed, t.blocks);
-	if (uniform)
-		codes += ((uint64_t)a->count / a->coding.block +
-			  (a->count % a->coding.block != 0)) *
-			 STEP_BYTES;
-	else
+	if (!uniform)
 		range = range_of(a);
 	for (uint64_t from = CODES_AT_ONCE * ((uint64_t)t.block * BLOCK + threadIdx.x);
 	     from < a->count; from += CODES_AT_ONCE * ((uint64_t)t.blocks * BLOCK))

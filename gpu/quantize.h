@@ -23,7 +23,7 @@ struct quantize_args {
 	int leave_rest; /* 1: decoded receives the unsent rest instead */
 	uint8_t *out;   /* few_bits_bytes() bytes */
 	uint32_t count;
-	struct value_coding coding; /* uniform or grid */
+	struct value_coding coding; /* any type but round */
 	/* A grid covers at least this magnitude, and also the magnitude whose bits are at `most` in
 	 * device memory (NULL: none). */
 	float range;

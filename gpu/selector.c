@@ -433,9 +433,12 @@ int cuda_packed(struct device_selector *s, struct device_packed *out, void *stre
 int quantize_refuse(const struct value_coding *c)
 {
 	const int uniform = c->type == VALUE_UNIFORM;
+	const unsigned bits = value_bits(c->type);
 
-	if ((!uniform && c->type != VALUE_GRID) || c->bits < 1 || c->bits > VALUE_BITS_MAX ||
-	    (uniform && (c->block < 8 || c->block % 8 || c->block > UNIFORM_BLOCK_MAX)))
+	if ((!uniform && c->type != VALUE_GRID && !bits) || c->bits < 1 ||
+	    c->bits > VALUE_BITS_MAX ||
+	    (uniform && (c->block < 8 || c->block % 8 || c->block > UNIFORM_BLOCK_MAX)) ||
+	    (bits && (c->bits != bits || c->block != UNIFORM_BLOCK)))
 		return cuda_refuse(
 			"a GPU cannot encode values of type %d in %u bits and blocks of %u",
 			(int)c->type, c->bits, c->block);

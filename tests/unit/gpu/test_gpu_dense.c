@@ -289,6 +289,8 @@ static const struct value_coding codings[] = {
 	{ .type = VALUE_UNIFORM, .bits = 8, .block = 512 },
 	{ .type = VALUE_GRID, .bits = 1 },
 	{ .type = VALUE_GRID, .bits = 5 },
+	{ .type = VALUE_TWOMEANS, .bits = 2, .block = UNIFORM_BLOCK },
+	{ .type = VALUE_E3M0, .bits = 4, .block = UNIFORM_BLOCK },
 };
 enum { CODINGS = sizeof(codings) / sizeof(codings[0]) };
 

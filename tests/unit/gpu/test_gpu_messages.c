@@ -381,6 +381,8 @@ TEST(push__each_part_has_the_bytes_and_the_checksum_of_the_encoder)
 		{ .type = VALUE_UNIFORM, .bits = 8, .block = 512 },
 		{ .type = VALUE_GRID, .bits = 1 },
 		{ .type = VALUE_GRID, .bits = 5 },
+		{ .type = VALUE_TWOMEANS, .bits = 2, .block = UNIFORM_BLOCK },
+		{ .type = VALUE_E3M0, .bits = 4, .block = UNIFORM_BLOCK },
 	};
 	struct random r = { 77 };
 
@@ -398,6 +400,8 @@ TEST(push__any_number_of_parts_has_the_bytes_of_the_encoder)
 		{ .type = VALUE_F32 },
 		{ .type = VALUE_UNIFORM, .bits = 3, .block = 8 },
 		{ .type = VALUE_GRID, .bits = 5 },
+		{ .type = VALUE_TWOMEANS, .bits = 2, .block = UNIFORM_BLOCK },
+		{ .type = VALUE_E3M0, .bits = 4, .block = UNIFORM_BLOCK },
 	};
 	struct random r = { 78 };
 
@@ -579,6 +583,8 @@ TEST(quantize__any_bits_size_and_kind_gives_the_bytes_of_the_encoder)
 		0, 1, 7, 8, 9, 31, 32, 33, 511, 512, 513, 2047, 2049, 5000
 	};
 	static const unsigned blocks[] = { 8, 40, 512, UNIFORM_BLOCK_MAX };
+	const struct value_coding twomeans = { VALUE_TWOMEANS, 2, UNIFORM_BLOCK, 0 };
+	const struct value_coding e3m0 = { VALUE_E3M0, 4, UNIFORM_BLOCK, 0 };
 
 	for (unsigned bits = 1; bits <= VALUE_BITS_MAX; bits++)
 		for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++) {
@@ -590,6 +596,12 @@ TEST(quantize__any_bits_size_and_kind_gives_the_bytes_of_the_encoder)
 			compare_quantize((struct value_coding){ VALUE_GRID, bits, 0, 0 }, sizes[s],
 					 kind, 0);
 		}
+	for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++) {
+		compare_quantize(twomeans, sizes[s], (int)s % 7, (int)s % 2);
+		compare_quantize(e3m0, sizes[s], (int)(s + 3) % 7, (int)s % 2);
+	}
+	compare_quantize(twomeans, 2049, 6, 0); /* sums that overflow */
+	compare_quantize(twomeans, 100007, 0, 1);
 	compare_quantize((struct value_coding){ VALUE_UNIFORM, 4, 512, 0 }, 100007, 0, 1);
 	compare_quantize((struct value_coding){ VALUE_UNIFORM, 1, 512, 0 }, 100007, 0, 1);
 	compare_quantize((struct value_coding){ VALUE_GRID, 3, 0, 0 }, 100007, 0, 1);
@@ -600,11 +612,15 @@ TEST(quantize__what_no_message_may_carry_is_refused)
 	const struct device_quantize wide = { .value_type = VALUE_GRID, .bits = 9 };
 	const struct device_quantize odd = { .value_type = VALUE_UNIFORM, .bits = 4, .block = 12 };
 	const struct device_quantize other = { .value_type = VALUE_ROUND, .bits = 4 };
+	const struct device_quantize short_block = { .value_type = VALUE_TWOMEANS,
+						     .bits = 2,
+						     .block = 256 };
 	struct device_selector *s;
 
 	assert_int_equal(gpu_selector(32, 1, NULL, 0, &s), 0);
 	assert_int_equal(gpu_kernels()->quantize(s, &wide, NULL), -1);
 	assert_int_equal(gpu_kernels()->quantize(s, &odd, NULL), -1);
 	assert_int_equal(gpu_kernels()->quantize(s, &other, NULL), -1);
+	assert_int_equal(gpu_kernels()->quantize(s, &short_block, NULL), -1);
 	gpu_kernels()->selector_close(&s);
 }
