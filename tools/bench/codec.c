@@ -39,6 +39,8 @@ enum subject {
 	SIGN,
 	GRID,
 	ROUND,
+	TWOMEANS,
+	E3M0,
 	CHECKSUM,
 	MESSAGE,
 	SUBJECTS
@@ -47,7 +49,8 @@ enum subject {
 static const char *const names[SUBJECTS] = { "raw",           "delta",     "rice",      "bitmap",
 					     "f32",           "f16",       "bf16",      "uniform",
 					     "uniform-dense", "uniform-2", "uniform-8", "sign",
-					     "grid",          "round",     "crc32c",    "message" };
+					     "grid",          "round",     "twomeans",  "e3m0",
+					     "crc32c",        "message" };
 static const enum index_coding codings[] = { CODING_RAW, CODING_DELTA, CODING_RICE, CODING_BITMAP };
 
 /* A sketch of all n coordinates as a worker and a shard use it, compared with one plain read of the
@@ -120,6 +123,8 @@ static struct value_coding few_bits_of(enum subject s)
 	case SIGN: return (struct value_coding){ VALUE_UNIFORM, 1, UNIFORM_BLOCK, 0 };
 	case GRID: return (struct value_coding){ VALUE_GRID, 4, 0, 0 };
 	case ROUND: return (struct value_coding){ VALUE_ROUND, 0, 0, 1.0f };
+	case TWOMEANS: return (struct value_coding){ VALUE_TWOMEANS, 2, UNIFORM_BLOCK, 0 };
+	case E3M0: return (struct value_coding){ VALUE_E3M0, 4, UNIFORM_BLOCK, 0 };
 	default: return (struct value_coding){ VALUE_UNIFORM, 4, UNIFORM_BLOCK, 0 };
 	}
 }
@@ -204,7 +209,7 @@ static int repeat(struct bench *b)
 	samples_add(&b->copy, seconds_since(began));
 	for (enum subject s = F32; s <= BF16; s++)
 		run_values(b, s);
-	for (enum subject s = UNIFORM; s <= ROUND; s++)
+	for (enum subject s = UNIFORM; s <= E3M0; s++)
 		run_few_bits(b, s);
 	run_checksum(b);
 	run_message(b);
