@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/nearest.h"
+#include "compress/few_bits.h"
 #include "sluice.h"
 
 #include <fnmatch.h>
@@ -259,8 +260,7 @@ static void set_dependent_defaults(struct draft *d)
 /* Returns 1 if rounding is biased. f16 and bf16 are biased as well, but only slightly. */
 static int rounds_one_way(const struct value_coding *values)
 {
-	return values->type == VALUE_GRID || values->type == VALUE_ROUND ||
-	       (values->type == VALUE_UNIFORM && values->bits == 1);
+	return value_few_bits(values->type) && (values->type != VALUE_UNIFORM || values->bits == 1);
 }
 
 /* Warns about combinations that are allowed but rarely meant, each once in a process. */
@@ -282,8 +282,9 @@ static void warn_about_combinations(const struct recipe *r)
 	    !atomic_flag_test_and_set(&said_dropped))
 		log_line(LOG_WARN, "runtime",
 			 "recipe: memory=none with topk drops what is not sent (so do threshold "
-			 "and gaussiank, and uniform(1), grid and round what they round away), and "
-			 "training may not converge; memory=residual keeps it for later steps");
+			 "and gaussiank, and uniform(1), grid, round, twomeans and e3m0 what they "
+			 "round away), and training may not converge; memory=residual keeps it for "
+			 "later steps");
 	if (r->memory == MEMORY_TWOSTEP && r->update == UPDATE_EMA && !recipe_looks_back(r) &&
 	    r->up.values.type == VALUE_UNIFORM && r->up.values.bits == 1 &&
 	    !atomic_flag_test_and_set(&said_signs))

@@ -18,6 +18,8 @@
  *                                     values, a multiple of 8, default 512
  *               | grid(B)             the nearest of 2^B steps
  *               | round(D)            multiples of D > 0
+ *               | twomeans            sign and one of two magnitudes of every 512 values
+ *               | e3m0                sign and three bits of exponent, scaled for every 512 values
  *   signal=     gradient | momentum(M)[,mask|nomask] | storm(A) | igt(A) | innovation | svrg(M),
  *               each [,noise(R)]. 0 <= M < 1; mask is the default for topk; A as for ema; R > 0;
  *               svrg: M >= 1 steps, see shard_async.h

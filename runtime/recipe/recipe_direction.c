@@ -208,7 +208,14 @@ static int read_coding_argument(const struct word *w, const struct item *item,
 		"round(WIDTH) takes the distance of two values, above 0, such as 0.5";
 	const char *text = item->argument;
 
-	if (!value_few_bits(c->type))
+	if (value_eight(c->type))
+		return fail(SLUICE_EINVAL,
+			    "recipe: \"%s\" in \"%s\" is a type of gradients, which messages do "
+			    "not have: write uniform(8), or e3m0 for three bits of exponent",
+			    item->name, w->quote);
+	c->bits = value_bits(c->type);
+	c->block = c->bits ? UNIFORM_BLOCK : 0;
+	if (c->bits || !value_few_bits(c->type))
 		return refuse_argument(w, item);
 	if (!text)
 		return fail(SLUICE_EINVAL, "recipe: %s lacks its number in \"%s\": %s", item->name,

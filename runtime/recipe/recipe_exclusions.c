@@ -3,6 +3,7 @@
  * by recipe.c when all words are read and the defaults are set. */
 #include "recipe/recipe_words.h"
 #include "base/error.h"
+#include "compress/few_bits.h"
 #include "sluice.h"
 
 #include <string.h>
@@ -83,7 +84,7 @@ _Static_assert(FACTS <= 64, "facts of a recipe are bits of 64");
 static int diverges(const struct recipe *r)
 {
 	const struct value_coding *values = &r->up.values;
-	const int few_bits = values->type == VALUE_UNIFORM || values->type == VALUE_GRID;
+	const int few_bits = value_few_bits(values->type) && values->type != VALUE_ROUND;
 	const double least_density = 0.5; /* the density is 1 for selectors that have none */
 
 	return r->update == UPDATE_EMA && r->memory_beta == 1 &&

@@ -19,9 +19,11 @@
 
 /* ---- words ----------------------------------------------------------------- */
 
-static const char *const direction_words[] = { SELECTION_NAMES, "f32",  "f16",  "bf16",
-					       "uniform",       "grid", "round" };
-#define VALUE_FORMS "f32, f16, bf16, uniform(BITS[,BLOCK]), grid(BITS) or round(WIDTH)"
+static const char *const direction_words[] = { SELECTION_NAMES, "f32",      "f16",   "bf16",
+					       "uniform",       "grid",     "round", "f8_e4m3fn",
+					       "f8_e5m2",       "twomeans", "e3m0" };
+#define VALUE_FORMS                                                                                \
+	"f32, f16, bf16, uniform(BITS[,BLOCK]), grid(BITS), round(WIDTH), twomeans or e3m0"
 enum { DIRECTION_WORDS = sizeof(direction_words) / sizeof(direction_words[0]) };
 static const char *const signal_words[] = { "gradient", "momentum", "storm",  "igt",  "innovation",
 					    "svrg",     "mask",     "nomask", "noise" };

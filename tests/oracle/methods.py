@@ -30,6 +30,54 @@ def only(v, support):
     return out
 
 
+def lanes(a):
+    """The sum of float32s in 32 lanes."""
+    total = np.zeros(32, f32)
+    for row in np.append(a, np.zeros(-len(a) % 32, f32)).reshape(-1, 32):
+        total = total + row
+    while len(total) > 1:
+        total = total[:len(total) // 2] + total[len(total) // 2:]
+    return total[0]
+
+
+def bf16(x):
+    """Rounded to nearest even, and to the largest finite number."""
+    bits = int(f32(x).view(np.uint32))
+    bits = bits + 0x7fff + (bits >> 16 & 1) >> 16
+    return np.uint32(min(bits, 0x7f7f) << 16).view(f32)
+
+
+def twomeans(v):
+    """One block."""
+    a, factor = np.abs(v), f32(1)
+    with np.errstate(over="ignore"):
+        if np.isinf(lanes(a)):
+            factor = f32(2 ** -20)
+    a = a * factor
+    above = a > lanes(a) / f32(len(a))
+    means = [bf16(lanes(np.where(side, a, f32(0))) / f32(side.sum()) / factor)
+             for side in (~above, above) if side.any()]
+    low, high = means[0], max(means)
+    return np.copysign(np.where(above, high, low), v) if high else np.zeros_like(v)
+
+
+def e3m0(v):
+    """One block."""
+    a = np.abs(v)
+    fraction, exponent = np.frexp(a.max())
+    if a.max() < f32(2.0 ** -126):
+        return np.zeros_like(v)
+    scale = np.float64(2) ** min(max(int(exponent) - (fraction < 0.75), -119), 127)
+    levels = scale * np.array([0] + [2.0 ** e for e in range(-6, 1)])
+    distances = np.abs(a.astype(np.float64)[:, None] - levels[::-1])  # the larger one of two
+    return np.copysign(levels[::-1][np.argmin(distances, axis=1)].astype(f32), v)
+
+
+def coded(code, v):
+    """What a receiver decodes from a message of these values."""
+    return np.concatenate([code(v[at:at + 512]) for at in range(0, len(v), 512)] + [v[:0]])
+
+
 def sum_of(messages):
     """In rank order."""
     total = messages[0].copy()
@@ -135,6 +183,39 @@ class Sparse(Job):
         self.t += 1
 
 
+class Coded(Sparse):
+    """Values in blocks of a message. up=all sends zeros too, and then down=all does."""
+
+    def __init__(self, x, workers, shards, up, down, up_code, down_code, inside=True):
+        super().__init__(x, workers, shards, up, down, inside)
+        self.up_code, self.down_code = up_code, down_code
+
+    def message(self, e, support, code):
+        out = np.zeros_like(e)
+        for shard in self.shards:
+            mine = support[(support >= shard.start) & (support < shard.stop)]
+            out[mine] = coded(code, e[mine])
+        return out
+
+    def step(self, gradients, lr):
+        self.accumulate(gradients, lr)
+        sent = []
+        for i, e in enumerate(self.e):
+            support = np.arange(len(e)) if self.up == 1 else top(e, count(self.up, len(e)))
+            sent.append(self.message(e, support, self.up_code))
+            self.e[i] = e - sent[i]
+        change = mean_of(sent) if self.inside else lr * mean_of(sent)
+        self.epsilon = self.epsilon - change
+        for shard in self.shards:
+            e = self.epsilon[shard]
+            every = self.up == self.down == 1
+            chosen = np.arange(len(e)) if every else top(e, count(self.down, len(e)))
+            p = np.zeros_like(e)
+            p[chosen] = coded(self.down_code, e[chosen])
+            self.epsilon[shard] = e - p
+            self.x[shard] = self.x[shard] + p
+
+
 class Threshold(Sparse):
     """up=threshold(lambda): to a shard at most a quarter of it; small shards 64, or all."""
 
@@ -217,6 +298,12 @@ def recipes():
         yield f"up=cyclic(0.1) down=all {memory}", partial(Cyclic, up=0.1, inside=inside)
         yield (f"up=cyclic(0.1,chunks) down=all {memory}",
                partial(Cyclic, up=0.1, chunk=10, inside=inside))
+        for up, down, codes in ((0.1, 0.15, (twomeans, twomeans)), (1, 1, (twomeans, e3m0)),
+                                (0.7, 1, (e3m0, twomeans)), (1, 0.6, (e3m0, e3m0))):
+            ways = ["all" if density == 1 else f"topk({density})" for density in (up, down)]
+            yield (f"up={ways[0]},{codes[0].__name__} down={ways[1]},{codes[1].__name__} {memory}",
+                   partial(Coded, up=up, down=down, up_code=codes[0], down_code=codes[1],
+                           inside=inside))
         for mask in "mask", "nomask":
             yield (f"up=topk(0.1) down=topk(0.15) signal=momentum(0.9),{mask} {memory}",
                    partial(sparse, down=0.15, momentum=0.9, mask=mask == "mask"))

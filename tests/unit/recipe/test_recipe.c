@@ -144,7 +144,8 @@ TEST(recipe_parse__values_in_few_bits__are_read_and_wrong_ones_refused)
 		"uniform(4,)",     "uniform(4,12)", "uniform(4,0)", "uniform(4,65536)",
 		"uniform(4,64,2)", "grid",          "grid(9)",      "grid(4,512)",
 		"grid(-1)",        "round",         "round(0)",     "round(-1)",
-		"round(1e39)",     "round(x)",      "f16(4)"
+		"round(1e39)",     "round(x)",      "f16(4)",       "twomeans(2)",
+		"e3m0(4)",         "f8_e4m3fn"
 	};
 	struct recipe r = parsed(
 		"up=all,uniform(4) down=topk(0.1),uniform(8,64) seed=4294967295 when=always");
@@ -157,6 +158,12 @@ TEST(recipe_parse__values_in_few_bits__are_read_and_wrong_ones_refused)
 	r = parsed("up=all,grid(3) down=all,round(0.5)");
 	assert_true(r.up.values.type == VALUE_GRID && r.up.values.bits == 3 && !r.up.values.block);
 	assert_true(r.down.values.type == VALUE_ROUND && r.down.values.step == 0.5f);
+	assert_int_equal(r.memory, MEMORY_RESIDUAL);
+	r = parsed("up=topk(0.06),twomeans down=all,e3m0");
+	assert_true(r.up.values.type == VALUE_TWOMEANS && r.up.values.bits == 2 &&
+		    r.up.values.block == 512);
+	assert_true(r.down.values.type == VALUE_E3M0 && r.down.values.bits == 4 &&
+		    r.down.values.block == 512);
 	assert_int_equal(r.memory, MEMORY_RESIDUAL);
 	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
 		snprintf(text, sizeof(text), "up=all,%s", wrong[i]);
@@ -202,6 +209,7 @@ TEST(recipe_parse__signals_and_memories__are_read_and_refused_where_they_do_not_
 	expect_refused("memory=twostep(1) update=ema(0.1) nonfinite=skip", "consecutive steps");
 	expect_refused("up=topk(0.3) memory=twostep(1) update=ema(0.1)", "diverges");
 	expect_refused("up=all,uniform(2) memory=twostep(1) update=ema(0.1)", "diverges");
+	expect_refused("up=all,twomeans memory=twostep(1) update=ema(0.1)", "diverges");
 	expect_refused("up=cyclic(0.1) memory=twostep(1) update=ema(0.1)", "diverges");
 	expect_refused("auto memory=twostep(1) update=ema(0.1)", "memory=residual");
 	expect_refused("up=random(0.9) memory=lowpass(0.5)", "would count twice");
@@ -211,6 +219,7 @@ TEST(recipe_parse__signals_and_memories__are_read_and_refused_where_they_do_not_
 	expect_refused("reset=1.5", "1 to 1000000000");
 	parsed("up=topk(0.5) memory=twostep(1) update=ema(0.1)");
 	parsed("up=all,uniform(3) memory=twostep(1) update=ema(0.1)");
+	parsed("up=all,e3m0 memory=twostep(1) update=ema(0.1)");
 	parsed("up=topk(0.01) memory=twostep(1) update=sgd");
 	parsed("up=all,round(2) memory=twostep(1) update=ema(0.1)");
 }

@@ -50,6 +50,7 @@ static const char *const valid_recipes[] = {
 	"dense=none update=momentum(0)",
 	"up=all,uniform(8,65528) down=topk(0.1),grid(1) seed=123456789 when=always",
 	"up=topk(0.01),round(0.3333333) down=all,uniform(1)",
+	"up=topk(0.06),twomeans down=all,e3m0 coding=small",
 	"up=topk(0.01) signal=gradient,noise(0.01) memory=residual reset=1000000000",
 	"up=topk(0.01) signal=momentum(0.9),nomask,noise(1e-3) memory=lowpass(0.1)",
 	"up=all,uniform(3) signal=storm(1/t) memory=twostep(0.3333333) update=ema(1/t)",

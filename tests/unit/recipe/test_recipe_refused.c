@@ -12,11 +12,11 @@ TEST(recipe_parse__unknown_words_are_answered_with_the_nearest)
 	struct recipe r;
 
 	assert_int_equal(recipe_parse("up=topkk(0.01)", &r), SLUICE_EINVAL);
-	assert_string_equal(
-		sluice_last_error(),
-		"recipe: unknown word \"topkk\" in \"up=topkk(0.01)\": did you mean "
-		"\"topk\"? up= takes " SELECTION_FORMS
-		", then f32, f16, bf16, uniform(BITS[,BLOCK]), grid(BITS) or round(WIDTH)");
+	assert_string_equal(sluice_last_error(),
+			    "recipe: unknown word \"topkk\" in \"up=topkk(0.01)\": did you mean "
+			    "\"topk\"? up= takes " SELECTION_FORMS
+			    ", then f32, f16, bf16, uniform(BITS[,BLOCK]), grid(BITS), "
+			    "round(WIDTH), twomeans or e3m0");
 	expect_refused("auto auto", "auto is given twice");
 	expect_refused("auto up=all", "\"up=all\" together with auto");
 	expect_refused("down=topk(0.1) auto", "\"down=topk(0.1)\" together with auto");
@@ -47,6 +47,11 @@ TEST(recipe_parse__unknown_words_are_answered_with_the_nearest)
 	expect_refused("up=global(0.1,5,6)", "\"6\" is one number too many for global");
 	expect_refused("down=global(,5)", "\"\"|is not a number");
 	expect_refused("up=threshold(auto)", "\"auto\"|global(DENSITY) finds it");
+	expect_refused("up=all,twomean", "did you mean \"twomeans\"?");
+	expect_refused("up=all,e3m1", "did you mean \"e3m0\"?");
+	expect_refused("up=all,f8_e5m2",
+		       "\"f8_e5m2\" in \"up=all,f8_e5m2\" is a type of gradients|write uniform(8)");
+	expect_refused("up=twomeans", "write up=all,twomeans or up=topk(DENSITY),twomeans");
 	expect_refused("up=all,fp16", "unknown word \"fp16\"|did you mean \"f16\"?");
 	expect_refused("up=sieve(5)", "unknown word \"sieve\" in \"up=sieve(5)\": up= takes");
 	expect_refused("signal=momentun(0.9)", "did you mean \"momentum\"?|signal= takes");

@@ -18,6 +18,7 @@ enum { COUNT = 1000 };
 
 struct split {
 	const char *recipe;
+	float most; /* share of a sent value that stays behind */
 	float sent[2][COUNT];
 };
 
@@ -49,7 +50,8 @@ static void split_exactly(sluice_job *job, int rank, void *argument)
 		for (int i = 0; i < COUNT; i++) {
 			float accumulated = before[i] + lr * grad[i];
 			CHECK(float_bits(sent[i] + residual[i]) == float_bits(accumulated));
-			CHECK(sent[i] == 0 || fabsf(residual[i]) <= ldexpf(fabsf(accumulated), -7));
+			CHECK(sent[i] == 0 ||
+			      fabsf(residual[i]) <= shared->most * fabsf(accumulated));
 		}
 		CHECK_OK(sluice_pull(model, params));
 		CHECK_OK(sluice_barrier(job)); /* both have reported what they sent */
@@ -70,28 +72,36 @@ static void split_exactly(sluice_job *job, int rank, void *argument)
 	sluice_model_close(&model);
 }
 
-static void split_with(const char *recipe)
+static void split_with(const char *recipe, float most)
 {
 	struct split *shared = shared_memory(sizeof *shared);
 	shared->recipe = recipe;
+	shared->most = most;
 	run_in_job(2, split_exactly, shared);
 }
 
 TEST(push__f32__sent_plus_residual_is_the_accumulator_to_the_bit)
 {
-	split_with("up=topk(0.1) down=topk(0.1) dense=none");
-	split_with("up=topk(0.1) down=topk(0.97)");
+	split_with("up=topk(0.1) down=topk(0.1) dense=none", 0);
+	split_with("up=topk(0.1) down=topk(0.97)", 0);
 }
 
 TEST(push__f16__rounding_stays_in_the_residual_to_the_bit)
 {
-	split_with("up=topk(0.1),f16 down=topk(0.1),f16");
+	split_with("up=topk(0.1),f16 down=topk(0.1),f16", 0x1p-7f);
 }
 
 TEST(push__bf16_dense__rounding_stays_in_the_residual_to_the_bit)
 {
-	split_with("up=topk(0.98),bf16 down=all,bf16");
-	split_with("up=all,bf16 down=all,bf16");
+	split_with("up=topk(0.98),bf16 down=all,bf16", 0x1p-7f);
+	split_with("up=all,bf16 down=all,bf16", 0x1p-7f);
+}
+
+/* The smallest level may be twice as large as a value. */
+TEST(push__e3m0__rounding_stays_in_the_residual_to_the_bit)
+{
+	split_with("up=topk(0.1),e3m0 down=topk(0.1),e3m0", 1);
+	split_with("up=all,e3m0 down=all,e3m0", 1);
 }
 
 /* Follows momentum correction: velocity and residual of each coordinate, from the values that were
@@ -269,6 +279,9 @@ TEST(train__500_noisy_steps_values_in_few_bits__mass_is_conserved)
 	balance_of("up=all,uniform(1,64) down=all,grid(4)", 2);
 	balance_of("up=topk(0.1),grid(3) down=all,round(0.01)", 3);
 	balance_of("up=all,round(0.5) down=topk(0.1),uniform(8)", 1);
+	balance_of("up=topk(0.06),twomeans down=topk(0.06),twomeans", 3);
+	balance_of("up=all,twomeans down=all,e3m0", 2);
+	balance_of("up=cyclic(0.05),e3m0 down=all,twomeans", 1);
 	balance_of("up=cyclic(0.05),uniform(3,8) down=all,uniform(4)", 3);
 }
 
