@@ -283,9 +283,10 @@ static void say_paths(struct text *t, const char *steps, const struct step_rule 
 static struct step_rule usual_step(const struct path_plan *plan, const struct recipe *recipe,
 				   const struct schedule *schedule, double up, double down)
 {
-	uint64_t step = 2;
+	uint64_t step = 2 + (schedule->warmup_dense ? schedule->warmup_steps : 0);
+	const uint64_t last = step + 6;
 
-	while (schedule_sends_all(schedule, step) && step < 8)
+	while (schedule_sends_all(schedule, step) && step < last)
 		step++;
 	return plan_step(plan, recipe, schedule, step, up, down);
 }
@@ -320,6 +321,11 @@ static void say_all_paths(struct text *t, const struct recipe *recipe, const str
 		  period            ? " of most steps" :
 				      "",
 		  &rule);
+	if (recipe->warmup_dense) {
+		rule = plan_step(plan, recipe, schedule, 1, recipe->up.density,
+				 recipe->down.density);
+		say_paths(t, " of a step of the warm-up", &rule);
+	}
 	if (recipe->automatic || !period)
 		return;
 	rule = plan_step(plan, recipe, schedule, recipe->reset ? recipe->reset : 1,

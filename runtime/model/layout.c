@@ -119,7 +119,8 @@ static int publishes_union(const struct recipe *recipe, const struct schedule *s
 	       selection_kinds[recipe->up.select].exchange == EXCHANGE_OWN &&
 	       recipe->when != WHEN_ASYNC && recipe->signal != SIGNAL_INNOVATION &&
 	       !recipe->automatic && !recipe->reset && !recipe->svrg_steps &&
-	       !schedule->moves_all && (recipe_pulls_mean(recipe) || recipe->update == UPDATE_SGD);
+	       !recipe->warmup_dense && !schedule->moves_all &&
+	       (recipe_pulls_mean(recipe) || recipe->update == UPDATE_SGD);
 }
 
 /* Returns 1 if a step publishes exactly the coordinates that workers and shards agreed on. */
@@ -168,6 +169,10 @@ static void size_messages(struct shard_layout *s, const struct recipe *recipe, s
 	 * other steps. */
 	const int whole = recipe->reset || recipe->svrg_steps;
 
+	/* In a dense warm-up, all coordinates must fit in 8 bits. */
+	other = recipe->warmup_dense ? message_bound(s->span, s->span, WARMUP_VALUES) : 0;
+	slot = slot < other ? other : slot;
+	delta = delta < other ? other : delta;
 	s->slot_bytes = whole && slot < everything ? everything : slot;
 	s->slot_bytes += note;
 	s->delta_bytes = whole && delta < everything ? everything : delta;
@@ -198,7 +203,7 @@ static uint32_t message_room(const struct layout *l, const struct shard_layout *
 			    publishes_support(recipe, schedule) || up->exchange == EXCHANGE_SKETCH;
 
 	if (recipe->up.select == SELECT_ALL || (recipe->down.select == SELECT_ALL && !settled) ||
-	    recipe->automatic || recipe->reset || recipe->svrg_steps ||
+	    recipe->automatic || recipe->reset || recipe->svrg_steps || recipe->warmup_dense ||
 	    recipe->when == WHEN_ASYNC || up->varies || down->varies)
 		return most;
 	if (!stays_sparse(s->span, s->up_capacity, recipe->up.values) ||

@@ -45,6 +45,7 @@ const char *const plan_trait_names[TRAITS] = {
 	[TRAIT_NO_UPDATE] = "update=none",
 	[TRAIT_AVERAGE] = "update=average",
 	[TRAIT_ACCELERATED] = "update=accelerated",
+	[TRAIT_WARMUP_DENSE] = "warmup=dense",
 	[TRAIT_EVERY] = "when=every",
 	[TRAIT_DECAY] = "decay=",
 	[TRAIT_PERIOD] = "when=every(2) or more",
@@ -176,6 +177,8 @@ const char *const plan_refusals[TRAITS][PATHS] = {
 			    [PATH_PARAM_TYPE] = pushes_parameters },
 	[TRAIT_ACCELERATED] = { [PATH_RATE_ZERO] = "update=accelerated divides by the rate",
 				[PATH_RULES] = "update=accelerated moves from anchor to anchor" },
+	[TRAIT_WARMUP_DENSE] = { [PATH_DEVICE_SHARDS] = "a GPU makes no deltas in the 8 bits of a "
+							"dense warm-up" },
 	[TRAIT_EVERY] = { [PATH_DEVICE] = device_whole,
 			  [PATH_RANGES] = over_the_whole,
 			  [PATH_UNEVEN] = when_not_always,
@@ -363,6 +366,7 @@ void plan_make(struct path_plan *plan, const struct recipe *recipe, enum value_t
 		{ recipe_pulls_mean(recipe), TRAIT(NO_UPDATE) },
 		{ recipe_pushes_params(recipe), TRAIT(AVERAGE) },
 		{ recipe->update == UPDATE_ACCELERATED, TRAIT(ACCELERATED) },
+		{ recipe->warmup_dense, TRAIT(WARMUP_DENSE) },
 		{ recipe->decay > 0, TRAIT(DECAY) },
 		{ recipe->automatic, TRAIT(AUTO) },
 		{ pushed != VALUE_F32, TRAIT(HALF_GRADIENTS) },
@@ -386,18 +390,18 @@ struct step_rule plan_step(const struct path_plan *plan, const struct recipe *re
 			   const struct schedule *schedule, uint64_t step, double up, double down)
 {
 	const int reset = schedule_sends_all(schedule, step);
+	const int all = reset || schedule_warms_up_dense(schedule, step);
 	/* A dense step of recipe=auto has topk(1). */
-	const int all_up = reset || recipe->up.select == SELECT_ALL ||
-			   (recipe->automatic && up >= 1);
-	const int all_down = reset || recipe->down.select == SELECT_ALL ||
+	const int all_up = all || recipe->up.select == SELECT_ALL || (recipe->automatic && up >= 1);
+	const int all_down = all || recipe->down.select == SELECT_ALL ||
 			     (recipe->automatic && down >= 1);
 	uint64_t traits = plan->traits | (all_up ? TRAIT(SENDS_ALL_UP) : TRAIT(SELECTS_UP));
 
 	if (!all_down)
 		traits |= TRAIT(SELECTS_DOWN);
-	if (!reset && recipe->up.values.type != VALUE_F32)
+	if (schedule_values(schedule, &recipe->up, step).type != VALUE_F32)
 		traits |= TRAIT(NARROW_UP);
-	if (!reset && recipe->down.values.type != VALUE_F32)
+	if (schedule_values(schedule, &recipe->down, step).type != VALUE_F32)
 		traits |= TRAIT(NARROW_DOWN);
 	return (struct step_rule){ .step = step,
 				   .up = up,

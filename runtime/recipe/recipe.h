@@ -29,7 +29,8 @@
  *   update=     none | sgd (default) | momentum(M) | nesterov(M) | ema(A) | average | accelerated.
  *               0 < A <= 1, or 1/t
  *   reset=      I | none (default): every I steps everything is sent
- *   warmup=     N | Nsteps | Nepoch | Nepochs, default 0
+ *   warmup=     N | Nsteps | Nepoch | Nepochs, default 0, or one of these in dense(): everything is
+ *               sent in 8 bits in these steps
  *   dense=      PATTERN[,PATTERN...] | none: fnmatch on tensor names of tensors that are sent
  *               whole, default "*bias*"
  *   clip=       C | none: global norm of the local gradient, C > 0
@@ -106,8 +107,9 @@ struct recipe {
 	float update_alpha; /* ema: the weight of a step's mean; 0 stands for 1/t */
 	double warmup;
 	enum warmup_unit warmup_unit;
-	char dense[256]; /* comma list of patterns, "" for none */
-	float clip;      /* 0: none */
+	int warmup_dense; /* everything is sent in 8 bits, instead of a falling density */
+	char dense[256];  /* comma list of patterns, "" for none */
+	float clip;       /* 0: none */
 	float decay;
 	enum nonfinite_policy nonfinite;
 	enum coding_choice coding;

@@ -10,8 +10,11 @@
 
 /* ---- facts of a recipe ------------------------------------------------------- */
 
-/* A set of facts is a mask. Each value of five axes has a bit; HAS() are the other facts. */
-#define BIT(n)          (UINT64_C(1) << (n))
+/* A set of facts is a mask. */
+__extension__ typedef unsigned __int128 fact_set;
+
+/* Each value of five axes has a bit; HAS() are the other facts. */
+#define BIT(n)          ((fact_set)1 << (n))
 #define SIGNAL(name)    BIT(SIGNAL_##name)
 #define MEMORY(name)    BIT(FIRST_MEMORY + MEMORY_##name)
 #define UPDATE(name)    BIT(FIRST_UPDATE + UPDATE_##name)
@@ -33,6 +36,7 @@
 	FACT(UP_WORD, axis_given(d, AXIS_UP))                                                      \
 	FACT(DOWN_WORD, axis_given(d, AXIS_DOWN))                                                  \
 	FACT(WARMUP, r->warmup > 0)                                                                \
+	FACT(WARMUP_DENSE, r->warmup_dense)                                                        \
 	FACT(OUTSIDE, r->placement == STEP_OUTSIDE)                                                \
 	FACT(RESET, r->reset != 0)                                                                 \
 	FACT(MASK, r->mask)                                                                        \
@@ -78,7 +82,7 @@ enum {
 #define AS_NAME(name, condition) HAS_##name,
 	HAS_LIST(AS_NAME) FACTS
 };
-_Static_assert(FACTS <= 64, "facts of a recipe are bits of 64");
+_Static_assert(FACTS <= 128, "facts of a recipe are bits of 128");
 
 /* Two-step memory with BETA = 1 grows without bound if the selection leaves too much behind. */
 static int diverges(const struct recipe *r)
@@ -100,13 +104,13 @@ static int is_unpaired(const struct recipe *r)
 	       (blocks && r->up.density != r->down.density);
 }
 
-static uint64_t facts_of(const struct draft *d)
+static fact_set facts_of(const struct draft *d)
 {
 	const struct recipe *r = &d->recipe;
 	const enum selection up = r->up.select, down = r->down.select;
 	const struct selection_kind *of_up = &selection_kinds[up];
 	const struct selection_kind *of_down = &selection_kinds[down];
-	uint64_t facts = BIT(r->signal) | BIT(FIRST_MEMORY + r->memory) |
+	fact_set facts = BIT(r->signal) | BIT(FIRST_MEMORY + r->memory) |
 			 BIT(FIRST_UPDATE + r->update) | BIT(FIRST_WHEN + r->when) |
 			 BIT(FIRST_NONFINITE + r->nonfinite);
 
@@ -120,7 +124,7 @@ static uint64_t facts_of(const struct draft *d)
 /* A recipe with one of the facts `of` and one of the facts `with` is refused. {KEY} in the sentence
  * stands for the recipe's word of that key. */
 struct exclusion {
-	uint64_t of, with;
+	fact_set of, with;
 	const char *sentence;
 };
 
@@ -153,6 +157,19 @@ static const struct exclusion exclusions[] = {
 	{ HAS(AUTO), UPDATE(AVERAGE), WITHOUT_RESIDUAL("update") },
 	{ HAS(AUTO), MEMORIES & ~MEMORY(RESIDUAL),
 	  "\"{memory}\" together with auto, whose sparse choices need memory=residual" },
+
+	{ HAS(WARMUP_DENSE),
+	  (SIGNALS & ~(SIGNAL(GRADIENT) | SIGNAL(MOMENTUM))) |
+		  (MEMORIES & ~(MEMORY(NONE) | MEMORY(RESIDUAL))) | (WHENS & ~WHEN(ALWAYS)) |
+		  UPDATE(AVERAGE),
+	  "\"{warmup}\" sends the whole gradient of each step in 8 bits: write it with "
+	  "signal=gradient or momentum, memory=none or residual, and when=always, or write "
+	  "warmup=LENGTH, in which the density falls" },
+	{ HAS(WARMUP_DENSE),
+	  HAS(UP_LEADER) | HAS(UP_SKETCH) | HAS(GLOBAL) | HAS(UP_SEEDED) | HAS(DOWN_SEEDED),
+	  "\"{warmup}\" sends everything, but with cyclic, sketch, global, randk and block, "
+	  "workers and shards agree on the coordinates of every step: write up= and down= with "
+	  "another selector, or warmup=LENGTH" },
 
 	{ SIGNAL(STORM) | SIGNAL(IGT), (UPDATES & ~UPDATE(EMA)) | HAS(OTHER_ALPHA),
 	  "\"{signal}\" corrects for the running average at the shard: write update=ema(ALPHA) "
@@ -338,7 +355,7 @@ static int refuse_with(const struct draft *d, const char *sentence)
 
 int refuse_combinations(const struct draft *d)
 {
-	const uint64_t facts = facts_of(d);
+	const fact_set facts = facts_of(d);
 
 	for (size_t i = 0; i < sizeof(exclusions) / sizeof(exclusions[0]); i++)
 		if (facts & exclusions[i].of && facts & exclusions[i].with)

@@ -325,9 +325,17 @@ static int read_warmup(const struct word *w, struct draft *d)
 		      { "epoch", WARMUP_EPOCHS },
 		      { "epochs", WARMUP_EPOCHS } };
 	static const char *const unit_words[] = { "step", "steps", "epoch", "epochs" };
+	static const char dense[] = "dense(";
 	const double longest = 1e12;
-	const char *text = w->value;
+	const int whole = strncmp(w->value, dense, strlen(dense)) == 0;
+	char *text = w->value + (whole ? strlen(dense) : 0), *end = text + strlen(text);
 	double length;
+
+	if (whole && (end == text || *--end != ')'))
+		return fail(SLUICE_EINVAL, "recipe: \"%s\" lacks a closing parenthesis: warmup= %s",
+			    w->quote, w->axis->takes);
+	*end = '\0';
+
 	const char *unit = read_number(text, &length);
 
 	if (text[0] == '-')
@@ -347,6 +355,7 @@ static int read_warmup(const struct word *w, struct draft *d)
 					     "a warm-up in steps must be a whole number of steps");
 		d->recipe.warmup = length;
 		d->recipe.warmup_unit = units[i].unit;
+		d->recipe.warmup_dense = whole && length > 0;
 		return SLUICE_OK;
 	}
 

@@ -55,7 +55,9 @@ const struct axis recipe_axes[AXES] = {
 			  "takes none, sgd, momentum(M), nesterov(M), ema(ALPHA), average or "
 			  "accelerated",
 			  update_words, 7 },
-	[AXIS_WARMUP] = { "warmup", "takes a length such as 0, 100, 100steps, 1epoch or 2epochs",
+	[AXIS_WARMUP] = { "warmup",
+			  "takes a length such as 0, 100, 100steps, 1epoch or 2epochs, or "
+			  "dense(LENGTH)",
 			  NULL, 0 },
 	[AXIS_DENSE] = { "dense", "takes patterns of tensor names such as *bias*,norm?, or none",
 			 none_word, 1 },
@@ -303,8 +305,9 @@ static void print_warmup(struct writer *w, const struct recipe *r)
 	char number[NUMBER_BYTES];
 	const char *unit = r->warmup_unit == WARMUP_EPOCHS ? "epoch" : "step";
 
-	write_text(w, "warmup=%s%s%s ", shortest(r->warmup, 0, number), unit,
-		   r->warmup == 1 ? "" : "s");
+	write_text(w, "warmup=%s%s%s%s%s ", r->warmup_dense ? "dense(" : "",
+		   shortest(r->warmup, 0, number), unit, r->warmup == 1 ? "" : "s",
+		   r->warmup_dense ? ")" : "");
 }
 
 static const char *alpha_text(float alpha, char number[NUMBER_BYTES])

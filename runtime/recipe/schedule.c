@@ -46,6 +46,7 @@ int schedule_compile(const struct recipe *recipe, uint64_t steps_per_epoch, int 
 	out->warmup_steps = (uint64_t)(steps /
 				       /* Densities count exchanges, not steps. */
 				       recipe->period);
+	out->warmup_dense = recipe->warmup_dense;
 	out->reset = recipe->reset;
 	out->raises = recipe->guard == GUARD_RAISE;
 	out->n_phases = 0;
@@ -105,7 +106,8 @@ uint64_t schedule_publications(const struct schedule *s, uint64_t step, unsigned
 
 double schedule_density(const struct schedule *s, const struct direction *d, uint64_t step)
 {
-	if (d->select == SELECT_ALL || step > s->warmup_steps || d->density >= warmup_density)
+	if (d->select == SELECT_ALL || step > s->warmup_steps || s->warmup_dense ||
+	    d->density >= warmup_density)
 		return d->density;
 	double done = (double)(step - 1) / (double)s->warmup_steps;
 	return warmup_density * pow(d->density / warmup_density, done);
@@ -137,6 +139,21 @@ double schedule_raised(const struct direction *d, double density, unsigned doubl
 int schedule_sends_all(const struct schedule *s, uint64_t step)
 {
 	return (s->reset && step % s->reset == 0) || schedule_at_anchor(s, step);
+}
+
+int schedule_warms_up_dense(const struct schedule *s, uint64_t step)
+{
+	return s->warmup_dense && step <= s->warmup_steps && !schedule_sends_all(s, step);
+}
+
+struct value_coding schedule_values(const struct schedule *s, const struct direction *d,
+				    uint64_t step)
+{
+	if (schedule_sends_all(s, step))
+		return (struct value_coding){ VALUE_F32, 0, 0, 0 };
+	if (schedule_warms_up_dense(s, step))
+		return WARMUP_VALUES;
+	return d->values;
 }
 
 uint64_t schedule_count(double density, uint64_t n)

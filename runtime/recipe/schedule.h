@@ -37,7 +37,8 @@ struct schedule {
 	 * the shards keep a momentum. */
 	int moves_all;
 	uint64_t warmup_steps;
-	int raises; /* guard=raise: densities may double up to 1 */
+	int warmup_dense; /* everything is sent in 8 bits in these steps */
+	int raises;       /* guard=raise: densities may double up to 1 */
 	/* svrg: a worker's steps between two anchors, including the step of one anchor; else 0. */
 	uint64_t anchor_period;
 };
@@ -73,6 +74,14 @@ double schedule_raised(const struct direction *d, double density, unsigned doubl
 /* Returns 1 if the step sends everything that remains, in f32: in both directions because of
  * reset=, or up at an anchor. */
 int schedule_sends_all(const struct schedule *s, uint64_t step);
+/* How a dense warm-up writes values. */
+#define WARMUP_VALUES ((struct value_coding){ VALUE_UNIFORM, 8, UNIFORM_BLOCK, 0 })
+/* Returns 1 if the step sends everything in 8 bits, in both directions: it is one of a dense
+ * warm-up, and none in which schedule_sends_all(). */
+int schedule_warms_up_dense(const struct schedule *s, uint64_t step);
+/* Returns how a direction writes the values of a step. */
+struct value_coding schedule_values(const struct schedule *s, const struct direction *d,
+				    uint64_t step);
 /* Returns how many of n coordinates the density selects: at least 1 for n > 0. */
 uint64_t schedule_count(double density, uint64_t n);
 #endif

@@ -89,13 +89,6 @@ int outbox_packs(const struct recipe *recipe)
 		recipe->up.values.type != VALUE_ROUND);
 }
 
-/* Returns the coding of values in this step: f32 in a step of reset=, otherwise the recipe's. */
-static struct value_coding coding_of_step(const struct worker *w)
-{
-	return w->step.rule.reset ? (struct value_coding){ VALUE_F32, 0, 0, 0 } :
-				    w->rules.recipe->up.values;
-}
-
 /* ---- opening and closing --------------------------------------------------- */
 
 static size_t payload_room(const struct shard_layout *at)
@@ -321,7 +314,8 @@ static void aim(struct worker *w)
 /* Returns the coding and the random stream of the values, as upload_head() sets them. */
 static struct device_values values_of(const struct worker *w)
 {
-	const struct value_coding c = coding_of_step(w);
+	const struct value_coding c = schedule_values(w->rules.schedule, &w->rules.recipe->up,
+						      w->step.number);
 	return (struct device_values){ .type = (int)c.type,
 				       .bits = c.bits,
 				       .block = c.block,
@@ -466,7 +460,6 @@ static void stage_made(struct worker *w, uint32_t shard, struct message *m)
 static void stage_packed(struct worker *w, uint32_t shard, const struct device_sent *sent)
 {
 	struct message m = head_of(w, shard);
-	m.values = coding_of_step(w);
 	m.count = sent->count;
 	m.coding = (enum index_coding)sent->coding;
 	stage_made(w, shard, &m);

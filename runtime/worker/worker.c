@@ -64,9 +64,6 @@ static int pick_up(struct worker *w, const struct signal *signal, const struct s
 static int send_to_shard(struct worker *w, uint32_t shard, struct pick pick, int more)
 {
 	struct message m = upload_head(w, shard);
-
-	if (w->step.rule.reset)
-		m.values = (struct value_coding){ VALUE_F32, 0, 0, 0 };
 	int rc = upload_pick(w, &m, &pick, w->layout->shards[shard].begin);
 	if (rc)
 		return rc;

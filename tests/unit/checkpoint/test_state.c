@@ -13,6 +13,7 @@ static const char *const recipes[] = {
 	"up=topk(0.02) down=topk(0.1) update=momentum(0.9)",
 	"up=topk(0.02) down=all signal=momentum(0.9) update=none",
 	"up=all down=all update=nesterov(0.5) memory=none",
+	"up=topk(0.02) down=topk(0.1) update=momentum(0.9) warmup=dense(4)",
 };
 enum { RECIPES = sizeof recipes / sizeof *recipes };
 

@@ -52,6 +52,8 @@ static const char *const recipes[] = {
 	"up=all signal=innovation when=lazy(10,0.1)",
 	"up=all down=all when=async(4)",
 	"auto",
+	"up=topk(0.1),f16 down=all memory=residual warmup=dense(3)",
+	"up=topk(0.1) down=topk(0.1) reset=2 warmup=dense(3)",
 };
 enum { RECIPES = sizeof(recipes) / sizeof(recipes[0]) };
 
@@ -86,10 +88,15 @@ static struct asked ask(const char *text, uint64_t step, enum value_type type, i
 
 /* ---- the conditions of each path, from its own code ----------------------------- */
 
+static int warms_up(const struct asked *a)
+{
+	return schedule_warms_up_dense(&a->schedule, a->rule.step);
+}
+
 static int sends_all(const struct asked *a, const struct direction *way)
 {
-	return schedule_sends_all(&a->schedule, a->rule.step) || way->select == SELECT_ALL ||
-	       (a->recipe.automatic && way->density >= 1);
+	return schedule_sends_all(&a->schedule, a->rule.step) || warms_up(a) ||
+	       way->select == SELECT_ALL || (a->recipe.automatic && way->density >= 1);
 }
 
 static int is_plain(const struct recipe *r)
@@ -121,7 +128,7 @@ static int may_push_dense(const struct asked *a)
 	const struct recipe *r = &a->recipe;
 	const int reset = schedule_sends_all(&a->schedule, a->rule.step);
 
-	return sends_all(a, &r->up) && (reset || r->up.values.type == VALUE_F32) &&
+	return sends_all(a, &r->up) && !warms_up(a) && (reset || r->up.values.type == VALUE_F32) &&
 	       a->schedule.n_phases == 2 && a->pushed == VALUE_F32 && is_plain(r) &&
 	       !(r->clip > 0) &&
 	       (r->nonfinite == NONFINITE_ABORT || r->nonfinite == NONFINITE_SKIP_ALL) &&
@@ -134,7 +141,7 @@ static int may_sum_dense(const struct asked *a)
 	const struct recipe *r = &a->recipe;
 	const int reset = schedule_sends_all(&a->schedule, a->rule.step);
 
-	return sends_all(a, &r->up) && sends_all(a, &r->down) && !a->elastic &&
+	return sends_all(a, &r->up) && sends_all(a, &r->down) && !warms_up(a) && !a->elastic &&
 	       a->schedule.n_downs == 1 && r->signal != SIGNAL_INNOVATION && !is_global(r) &&
 	       r->when != WHEN_ASYNC && (reset || r->down.values.type == VALUE_F32);
 }
@@ -144,7 +151,7 @@ static int may_pull_dense(const struct asked *a)
 	const struct recipe *r = &a->recipe;
 	const int reset = schedule_sends_all(&a->schedule, a->rule.step);
 
-	return a->schedule.n_downs == 1 && r->when != WHEN_ASYNC &&
+	return a->schedule.n_downs == 1 && !warms_up(a) && r->when != WHEN_ASYNC &&
 	       r->signal != SIGNAL_INNOVATION && !is_global(r) &&
 	       (reset || r->down.values.type == VALUE_F32);
 }
@@ -214,7 +221,7 @@ static int may_be_on_device(const struct asked *a)
 
 	return (r->down.select == SELECT_ALL || r->down.select == SELECT_TOPK ||
 		r->down.select == SELECT_THRESHOLD) &&
-	       (type == VALUE_F32 || type == VALUE_F16 || type == VALUE_BF16) &&
+	       (type == VALUE_F32 || type == VALUE_F16 || type == VALUE_BF16) && !r->warmup_dense &&
 	       r->coding == CODING_FAST && r->signal != SIGNAL_INNOVATION &&
 	       (r->when == WHEN_ALWAYS || r->when == WHEN_EVERY) && r->update != UPDATE_AVERAGE &&
 	       !r->automatic && up->exchange == EXCHANGE_OWN && !up->global && !down->global;
@@ -368,6 +375,7 @@ TEST(plan__of_a_run__places_messages_exactly_where_it_says)
 				     { "up=all down=all clip=1", 0 },
 				     { "up=topk(0.1) down=all", 0 },
 				     { "up=topk(0.1) down=all reset=2", 0x14 },
+				     { "up=topk(0.1) down=all reset=2 warmup=dense(3)", 0x14 },
 				     { "up=all down=global(0.1)", 0 } };
 
 	for (size_t i = 0; i < sizeof(runs) / sizeof(runs[0]); i++)
@@ -410,7 +418,8 @@ TEST(sluice_plan__each_method__names_its_recipe_and_each_path_with_its_reason)
 
 		assert_in_range(text_of(recipe, 4, 1, text, sizeof(text)), 1, sizeof(text) - 1);
 		assert_non_null(strstr(text, "vectors of a worker\n  residual "));
-		if (a.schedule.anchor_period || a.recipe.reset || a.recipe.automatic)
+		if (a.schedule.anchor_period || a.recipe.reset || a.recipe.automatic ||
+		    a.recipe.warmup_dense)
 			continue; /* the recipe has several kinds of steps */
 		for (int p = 0; p < PATHS; p++) {
 			const char *why = plan_why_not(p, a.rule.traits);

@@ -43,6 +43,15 @@ TEST(recipe_parse__doubtful_combinations_warn_once)
 	assert_int_equal(warnings, before);
 }
 
+TEST(recipe_parse__dense_warmup__is_one_of_any_length)
+{
+	struct recipe r = parsed("up=topk(0.04) warmup=dense(2epochs)");
+
+	assert_true(r.warmup_dense && r.warmup == 2 && r.warmup_unit == WARMUP_EPOCHS);
+	r = parsed("up=topk(0.04) warmup=dense(0)");
+	assert_true(!r.warmup_dense && r.warmup == 0);
+}
+
 TEST(recipe_parse__null_empty_and_blank_are_the_default)
 {
 	struct recipe wanted = parsed(RECIPE_DEFAULT);

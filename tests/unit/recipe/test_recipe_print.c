@@ -57,6 +57,8 @@ static const char *const valid_recipes[] = {
 	"up=topk(0.1),f16 signal=igt(0.05) memory=twostep(0.3) update=ema(0.05)",
 	"up=global(0.01) down=global(0.1%,1),bf16",
 	"up=topk(0.01) down=global(1e-3,1000000)",
+	"up=all,uniform(4) warmup=dense(0.5epochs)",
+	"up=topk(0.1),f16 warmup=dense(1)",
 };
 enum { VALID = sizeof(valid_recipes) / sizeof(valid_recipes[0]) };
 
@@ -186,7 +188,7 @@ TEST(recipe_parse__mutated_recipes_are_refused_or_round_trip)
 {
 	int accepted = 0, refused = 0;
 
-	for (int round = 0; round < 40000; round++) {
+	for (int round = 0; round < 50000; round++) {
 		char text[2 * RECIPE_TEXT_BYTES];
 		size_t n = (size_t)snprintf(text, sizeof(text), "%s",
 					    valid_recipes[random_u64() % VALID]);

@@ -257,6 +257,21 @@ TEST(recipe_parse__guard_raise_without_a_density_to_raise__is_refused)
 	expect_refused("up=topk(0.1) guard=rais", "\"rais\"|raise");
 }
 
+TEST(recipe_parse__dense_warmup_of_what_is_never_dense__is_refused)
+{
+	expect_refused("warmup=dense(4", "lacks a closing parenthesis|dense(LENGTH)");
+	expect_refused("warmup=dense()", "is not a length");
+	expect_refused("warmup=dense(-4)", "cannot be negative");
+	expect_refused("auto warmup=dense(4)", "together with auto");
+	expect_refused("up=cyclic(0.1) warmup=dense(4)", "agree on the coordinates");
+	expect_refused("up=sketch(0.1) warmup=dense(4)", "agree on the coordinates");
+	expect_refused("up=randk(0.1) memory=residual warmup=dense(4)", "agree on");
+	expect_refused("up=topk(0.1) down=global(0.1) warmup=dense(4)", "agree on");
+	expect_refused("up=topk(0.1) memory=lowpass(0.1) warmup=dense(4)", "in 8 bits");
+	expect_refused("up=topk(0.1) down=all when=async(4) warmup=dense(4)", "in 8 bits");
+	expect_refused("signal=innovation up=all warmup=dense(4)", "in 8 bits");
+}
+
 TEST(recipe_parse__combinations_without_sense_are_refused)
 {
 	expect_refused("update=none decay=0.1", "\"decay=0.1\" with update=none|no update");

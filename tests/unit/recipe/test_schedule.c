@@ -109,6 +109,26 @@ TEST(density__without_warmup__is_the_recipes_at_every_step)
 	assert_true(schedule_largest_density(&s, &recipe.up) == 0.01);
 }
 
+TEST(values__of_a_dense_warmup__are_those_of_8_bits_and_then_the_recipes)
+{
+	struct recipe recipe;
+	struct schedule s = compile("up=topk(0.01),f16 down=all reset=4 warmup=dense(10)", &recipe,
+				    0);
+
+	for (uint64_t step = 1; step <= 12; step++) {
+		const int reset = step % 4 == 0, dense = step <= 10 && !reset;
+		const struct value_coding up = schedule_values(&s, &recipe.up, step),
+					  down = schedule_values(&s, &recipe.down, step);
+
+		assert_int_equal(schedule_warms_up_dense(&s, step), dense);
+		assert_int_equal(up.type, dense ? VALUE_UNIFORM : reset ? VALUE_F32 : VALUE_F16);
+		assert_int_equal(down.type, dense ? VALUE_UNIFORM : VALUE_F32);
+		assert_true(!dense || (up.bits == 8 && up.block == UNIFORM_BLOCK));
+		assert_true(schedule_density(&s, &recipe.up, step) == 0.01);
+	}
+	assert_true(schedule_largest_density(&s, &recipe.up) == 0.01);
+}
+
 TEST(density__during_warmup__falls_geometrically_from_a_quarter)
 {
 	struct recipe recipe;

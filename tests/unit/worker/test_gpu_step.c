@@ -29,7 +29,7 @@ static void expect_packed(const sluice_model *gpu, const struct shape *shape)
 	const int whole = recipe->up.select == SELECT_ALL ||
 			  (recipe->up.values.type != VALUE_ROUND &&
 			   recipe->coding != CODING_SMALL && !kind->seeded) ||
-			  rulebook_step(&gpu->worker->rules, step_of(gpu).steps + 1, 0).reset;
+			  rulebook_step(&gpu->worker->rules, step_of(gpu).steps + 1, 0).all_up;
 	for (uint32_t s = 0; s < gpu->layout.n_shards; s++) /* all ranks are on this machine */
 		CHECK(on_device_way(gpu->worker, s) == PAYLOAD_PLACED);
 	if (whole && kind->varies) /* some may have more coordinates than their slot holds */
@@ -363,6 +363,8 @@ TEST(push_and_pull__gpu_memory_gives_the_bits_of_host_memory)
 		{ .recipe = "up=topk(0.05) down=topk(0.05) reset=4 signal=gradient,noise(0.5)",
 		  .on_host = 1 },
 		{ .recipe = "up=topk(0.05) down=topk(0.05) reset=4" },
+		{ .recipe = "up=topk(0.05) down=topk(0.05) warmup=dense(3)" },
+		{ .recipe = "up=topk(0.05),bf16 down=all memory=none warmup=dense(3)" },
 		{ .recipe = "up=sketch(0.05) down=all signal=momentum(0.5) clip=3" },
 		{ .recipe = "up=sketch(0.05) down=all memory=residual" },
 		{ .recipe = "up=sketch(0.02,3,2,2) down=all memory=residual(inside) dense=bias",
