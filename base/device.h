@@ -182,14 +182,24 @@ struct device_apply {
  *
  *     mean     = sum * share, plus decay * params
  *     velocity = keep * velocity + take * mean
- *     sum      = by * mean, by * velocity, or with ahead by * (mean + keep * velocity) */
+ *     sum      = by * mean, by * velocity, or with ahead by * (mean + keep * velocity)
+ *
+ * With a variance (Adam), and with the mean in place of a velocity that is NULL:
+ *
+ *     variance = keep_square * variance + take_square * (mean * mean); if frozen, the same, or
+ *                take_square * (mean * mean) where it is 0
+ *     sum      = by * (velocity / (sqrt(variance) * unbias + epsilon)), minus apart * params;
+ *                infinite if the variance is */
 struct device_change {
 	float *sum;          /* becomes the change */
 	float *velocity;     /* NULL: the rule has none */
-	const float *params; /* read if decay is above 0 */
+	float *variance;     /* NULL: the rule has none */
+	const float *params; /* read if decay or apart is above 0 */
 	uint32_t count;
 	float share, decay, keep, take, by;
 	int ahead;
+	float keep_square, take_square, unbias, epsilon, apart;
+	int frozen;
 };
 
 struct device_ops {

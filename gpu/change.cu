@@ -2,10 +2,30 @@
  * The update rule of a shard, as update_apply() computes it (runtime/model/update.c). One thread
  * handles each coordinate, with the roundings of the CPU in the CPU's order, so the bits are the
  * same. 256 threads, any grid, one coordinate per thread and turn. Memory per coordinate: the sum
- * is read and written, and so is the velocity of a rule that has one; with a decay, the parameters
- * are read. */
+ * is read and written, and so are the velocity and the variance of a rule that has them; with a
+ * decay, the parameters are read. */
 #include "gpu/change.h"
 #include "gpu/tile.h"
+#include <float.h>
+#include <math.h>
+
+/* Adam's change at coordinate i. first: its first moment. */
+__device__ static inline float divide_by_root(const struct device_change *a, uint64_t i, float mean,
+					      float first)
+{
+	const float square = a->take_square * (mean * mean);
+	float variance = a->variance[i], change;
+
+	if (!a->frozen)
+		variance = a->keep_square * variance + square;
+	else if (!(variance > 0))
+		variance = square;
+	a->variance[i] = variance;
+	change = a->by * (first / (sqrtf(variance) * a->unbias + a->epsilon));
+	if (a->apart > 0)
+		change = change - a->apart * a->params[i];
+	return variance <= FLT_MAX ? change : INFINITY;
+}
 
 KERNEL(change, device_change)
 {
@@ -15,13 +35,15 @@ KERNEL(change, device_change)
 
 		if (a.decay > 0)
 			mean = mean + a.decay * a.params[i];
-		if (!a.velocity) {
-			a.sum[i] = a.by * mean;
-			continue;
+		moved = mean;
+		if (a.velocity) {
+			moved = a.keep * a.velocity[i] + a.take * mean;
+			a.velocity[i] = moved;
 		}
-		moved = a.keep * a.velocity[i] + a.take * mean;
-		a.velocity[i] = moved;
-		a.sum[i] = a.by * (a.ahead ? mean + a.keep * moved : moved);
+		if (a.variance)
+			a.sum[i] = divide_by_root(&a, i, mean, moved);
+		else
+			a.sum[i] = a.by * (a.ahead ? mean + a.keep * moved : moved);
 	}
 }
 

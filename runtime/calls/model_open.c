@@ -337,8 +337,12 @@ static int prepare_model(sluice_model *model, const sluice_model_attr *attr)
 		      recipe_pulls_mean(&model->recipe);
 	model->update = (struct update){ .kind = model->recipe.update,
 					 .momentum = model->recipe.update_momentum,
-					 .decay = model->recipe.decay,
+					 .decay = model->recipe.update == UPDATE_ADAMW ?
+							  model->recipe.adam.decay :
+							  model->recipe.decay,
 					 .alpha = model->recipe.update_alpha,
+					 .adam = model->recipe.adam,
+					 .freeze = model->recipe.freeze,
 					 .placement = outside ? STEP_OUTSIDE :
 								model->recipe.placement };
 	model->update.tensors = tensors_ruled(model->tensors) ? model->tensors : NULL;

@@ -26,6 +26,7 @@ static const enum section_kind section_of[KEPTS] = {
 	[KEPT_SHARD_COPY] = SECTION_SHARD_PARAMETERS,
 	[KEPT_SHARD_RESIDUAL] = SECTION_SHARD_RESIDUAL,
 	[KEPT_SHARD_VELOCITY] = SECTION_SHARD_VELOCITY,
+	[KEPT_SHARD_VARIANCE] = SECTION_SHARD_VARIANCE,
 	[KEPT_SHARD_RUNNING] = SECTION_SHARD_RUNNING,
 };
 
@@ -203,7 +204,7 @@ int contents_of(sluice_model *model, struct contents *c)
 {
 	struct worker *w = model->worker;
 	*c = (struct contents){
-		.sections = calloc(11 + 7 * (size_t)model->n_own, sizeof *c->sections),
+		.sections = calloc(11 + 8 * (size_t)model->n_own, sizeof *c->sections),
 		.numbers = calloc(1 + (size_t)model->n_own + LAZY_NUMBERS, sizeof *c->numbers)
 	};
 	if (!c->sections || !c->numbers) {

@@ -41,6 +41,7 @@ static const char *section_text(uint32_t kind, uint32_t id)
 	case SECTION_SHARD_PARAMETERS: name = "parameters"; break;
 	case SECTION_SHARD_RESIDUAL: name = "residual"; break;
 	case SECTION_SHARD_VELOCITY: name = "velocity"; break;
+	case SECTION_SHARD_VARIANCE: name = "variance"; break;
 	case SECTION_SHARD_RUNNING: name = "sum of references"; break;
 	case SECTION_SHARD_CENSUS: name = "share"; break;
 	case SECTION_SHARD_GUARD: name = "doublings"; break;

@@ -53,7 +53,8 @@ enum section_kind {
 	SECTION_WORKER_CENSUS = 16, /* numbers of census_save_worker() and census_save_shard() */
 	SECTION_SHARD_CENSUS,
 	SECTION_WORKER_GUARD, /* numbers: guard_save() */
-	SECTION_SHARD_GUARD   /* number: how often the density was doubled */
+	SECTION_SHARD_GUARD,  /* number: how often the density was doubled */
+	SECTION_SHARD_VARIANCE
 };
 
 /* A section: the values to write, or the memory to read into. Writers and readers use the same

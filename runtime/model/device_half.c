@@ -29,21 +29,27 @@ int half_open(struct device_half *h, const void *pointer, struct device_shape sh
 	return failed ? device_fail(h->ops, what) : 0;
 }
 
-int half_keep(struct device_half *h, float *residual, float *velocity, uint64_t count)
+int half_keep(struct device_half *h, float *residual, float *velocity, float *variance,
+	      uint64_t count)
 {
 	h->host_residual = residual;
 	h->host_velocity = velocity;
+	h->host_variance = variance;
 	h->bytes = count * sizeof(float);
 	if (!h->residual.address && h->ops->alloc(MEMORY_DEVICE, h->bytes, &h->residual))
 		return device_fail(h->ops, "a residual on the GPU");
 	if (velocity && !h->velocity.address &&
 	    h->ops->alloc(MEMORY_DEVICE, h->bytes, &h->velocity))
 		return device_fail(h->ops, "momentum on the GPU");
+	if (variance && !h->variance.address &&
+	    h->ops->alloc(MEMORY_DEVICE, h->bytes, &h->variance))
+		return device_fail(h->ops, "a variance on the GPU");
 	return 0;
 }
 
 void half_drop(struct device_half *h)
 {
+	h->ops->release(&h->variance);
 	h->ops->release(&h->velocity);
 	h->ops->release(&h->residual);
 }
@@ -61,8 +67,13 @@ int half_take_up(const struct device_half *h)
 							h->bytes, h->stream) :
 					      ops->zero(h->residual.address, h->bytes, h->stream);
 
-	return failed || (h->velocity.address &&
-			  ops->copy(h->velocity.address, h->host_velocity, h->bytes, h->stream)) ?
+	return failed ||
+			       (h->velocity.address &&
+				ops->copy(h->velocity.address, h->host_velocity, h->bytes,
+					  h->stream)) ||
+			       (h->variance.address &&
+				ops->copy(h->variance.address, h->host_variance, h->bytes,
+					  h->stream)) ?
 		       -1 :
 		       0;
 }
@@ -90,6 +101,8 @@ int half_fetch(const struct device_half *h)
 		rc = half_copy_home(h, h->host_residual, h->residual.address, h->bytes);
 	if (!rc && h->velocity.address)
 		rc = half_copy_home(h, h->host_velocity, h->velocity.address, h->bytes);
+	if (!rc && h->variance.address)
+		rc = half_copy_home(h, h->host_variance, h->variance.address, h->bytes);
 	return rc;
 }
 

@@ -12,28 +12,30 @@ struct device_half {
 	const struct device_ops *ops; /* NULL: no device has been used yet */
 	void *stream;
 	struct device_compressor *compressor; /* NULL: not open */
-	float *host_residual, *host_velocity; /* NULL: the recipe has none */
-	struct memory residual, velocity;     /* on the device; velocity may be empty */
-	size_t bytes;                         /* size of each of these vectors */
-	uint64_t asked_ns;                    /* time of the last query whether CUDA has failed */
+	/* NULL: the recipe has none */
+	float *host_residual, *host_velocity, *host_variance;
+	struct memory residual, velocity, variance; /* on the device; the last two may be empty */
+	size_t bytes;                               /* size of each of these vectors */
+	uint64_t asked_ns; /* time of the last query whether CUDA has failed */
 };
 
 /* Opens the compressor on the device that has the memory `pointer`, unless it is open. Adds the
  * exempt spans and the device to the shape. what: words for the error message. */
 int half_open(struct device_half *h, const void *pointer, struct device_shape shape,
 	      const struct span *spans, size_t n_spans, const char *what);
-/* Allocates memory on the device for a residual, and for a momentum if `velocity` is not NULL. The
- * caller owns the vectors, which are on the host. */
-int half_keep(struct device_half *h, float *residual, float *velocity, uint64_t count);
+/* Allocates memory on the device for a residual, and for a momentum and a variance unless they are
+ * NULL. The caller owns the vectors, which are on the host. */
+int half_keep(struct device_half *h, float *residual, float *velocity, float *variance,
+	      uint64_t count);
 /* Frees the memory that half_keep() allocated. */
 void half_drop(struct device_half *h);
 /* Closes the compressor, and drops the vectors. */
 void half_close(struct device_half *h);
 
-/* Enqueues copies of the host's residual and momentum to the device. Without a residual, enqueues
- * zeros. Returns 0 or -1. */
+/* Enqueues copies of the host's vectors to the device. Without a residual, enqueues zeros. Returns
+ * 0 or -1. */
 int half_take_up(const struct device_half *h);
-/* Copies residual and momentum to the host, and waits. Fails with SLUICE_EGPU while the stream is
+/* Copies the vectors to the host, and waits. Fails with SLUICE_EGPU while the stream is
  * captured. */
 int half_fetch(const struct device_half *h);
 /* Reserves pinned memory for a list of count entries, which the device applies in stream order. */

@@ -102,6 +102,8 @@ const struct kept_row kept_rows[KEPTS] = {
 				  sizeof(float), 1, remembers_at_shard },
 	[KEPT_SHARD_VELOCITY] = { "velocity", "the running average of the update rule", HALF_SHARD,
 				  sizeof(float), 0, recipe_velocity },
+	[KEPT_SHARD_VARIANCE] = { "variance", "the running average of squares of update=adam",
+				  HALF_SHARD, sizeof(float), 0, recipe_variance },
 	[KEPT_SHARD_RUNNING] = { "running", "the sum of the workers' references", HALF_SHARD,
 				 sizeof(float), 0, sends_innovations },
 	[KEPT_SHARD_ANCHOR] = { "anchor", "the reference of asynchronous publications", HALF_SHARD,

@@ -25,12 +25,14 @@ struct step_rule rulebook_step(const struct rulebook *rules, uint64_t step, unsi
 unsigned rulebook_choices(const struct recipe *recipe);
 
 /* Returns 1 if a step with this rate changes nothing. Such a step keeps the residual, because
- * nothing is added to it, sent or published. Returns 0 in two cases. Without a residual, the update
- * itself multiplies by the rate. If a period sums steps with several rates, this step adds nothing,
- * but the sum of the other steps is exchanged. */
+ * nothing is added to it, sent or published. Returns 0 in three cases. The moments of Adam take the
+ * gradients of all steps. Without a residual, the update itself multiplies by the rate. If a period
+ * sums steps with several rates, this step adds nothing, but the sum of the other steps is
+ * exchanged. */
 static inline int rulebook_stands(const struct recipe *recipe, float lr)
 {
 	return lr <= 0 && recipe->memory != MEMORY_NONE && recipe->period == 1 &&
-	       !recipe_pulls_mean(recipe) && !recipe_pushes_params(recipe);
+	       !recipe_variance(recipe) && !recipe_pulls_mean(recipe) &&
+	       !recipe_pushes_params(recipe);
 }
 #endif

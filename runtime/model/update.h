@@ -10,7 +10,13 @@
 struct update {
 	enum update_kind kind;
 	float momentum, decay;
-	float alpha;              /* ema: the weight of the newest mean; 0: 1/t */
+	float alpha; /* ema: the weight of the newest mean; 0: 1/t */
+	struct adam_words adam;
+	uint64_t freeze; /* adam: the last step that changes the variance; 0: all steps do */
+	/* adam: 1 / (1 - beta1^t) and 1 / sqrt(1 - beta2^t) of the step, and whether the variance
+	 * is frozen in it. */
+	float unbias1, unbias2;
+	int frozen;
 	enum placement placement; /* inside: the messages already include the step size */
 	/* If not NULL, `first` is the coordinate of sum[0]. NULL: no tensor has its own rate or
 	 * decay. */
@@ -18,16 +24,27 @@ struct update {
 	uint64_t first;
 };
 
+/* The running averages of a rule. Those that it does not keep are NULL (recipe_velocity(),
+ * recipe_variance()). */
+struct averages {
+	float *velocity, *variance;
+};
+static inline struct averages averages_at(struct averages m, size_t at)
+{
+	return (struct averages){ m.velocity ? m.velocity + at : NULL,
+				  m.variance ? m.variance + at : NULL };
+}
+
 /* sum[0..n) is the sum of the messages, and becomes the change that is added to the model. With
- * update=none it becomes the mean. velocity: n floats for momentum and nesterov, otherwise NULL.
- * params: the shard's copy of the parameters. */
-void update_apply(const struct update *u, float *sum, float *velocity, const float *params,
+ * update=none it becomes the mean. averages: n floats each. params: the shard's copy of the
+ * parameters. If a square overflows, the change there is infinite. */
+void update_apply(const struct update *u, float *sum, struct averages averages, const float *params,
 		  size_t n, unsigned divisor, float lr);
 /* Returns the weight of step t = 1, 2, ... in the running average. It is 1 in the first step, and
  * always for rules without an average. */
 float update_alpha(const struct update *u, uint64_t step);
-/* Returns the rule with the weight of one step, for a sum whose first element has coordinate
- * `first`. */
+/* Returns the rule with the weights of one step t = 1, 2, ..., for a sum whose first element has
+ * coordinate `first`. */
 struct update update_of_step(const struct update *u, uint64_t step, uint64_t first);
 /* Returns 1 if the change at each coordinate is exactly *by * (sum * *share), so that a sum of zero
  * changes nothing. Returns 0 if the rule is more complex. */
@@ -37,9 +54,11 @@ int update_scales(const struct update *u, unsigned divisor, float lr, float *sha
  *
  *     mean = sum * share, plus decay * params if decay is above 0
  *     v    = keep * v + take * mean
- *     sum  = by * mean, by * v (momentum, ema), or by * (mean + keep * v) (nesterov) */
+ *     sum  = by * mean, by * v (momentum, ema), or by * (mean + keep * v) (nesterov)
+ *
+ * The last four are those of Adam (struct device_change). */
 struct update_factors {
-	float share, decay, keep, take, by;
+	float share, decay, keep, take, by, keep_square, take_square, unbias, apart;
 };
 /* Returns the factor of a worker's push: the step size if messages include it, otherwise 1. */
 static inline float update_pushed(const struct update *u, float lr)

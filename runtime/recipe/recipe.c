@@ -253,6 +253,8 @@ static void set_dependent_defaults(struct draft *d)
 			      gradients */
 	if (!axis_given(d, AXIS_MEMORY))
 		r->memory = lossy ? MEMORY_RESIDUAL : MEMORY_NONE;
+	if (recipe_variance(r))
+		r->placement = STEP_OUTSIDE; /* refuse_combinations() refuses a given "inside" */
 	if (!d->mask_given)
 		r->mask = r->signal == SIGNAL_MOMENTUM && r->up.select != SELECT_ALL;
 }
@@ -291,13 +293,14 @@ static void warn_about_combinations(const struct recipe *r)
 		log_line(LOG_WARN, "runtime",
 			 "recipe: uniform(1) with memory=twostep may diverge unless the signal is "
 			 "storm or igt: 2 bits are stable with twostep(0.3)");
-	if (r->signal == SIGNAL_MOMENTUM &&
-	    (r->update == UPDATE_MOMENTUM || r->update == UPDATE_NESTEROV) &&
+	if (r->signal == SIGNAL_MOMENTUM && recipe_velocity(r) && r->update != UPDATE_EMA &&
 	    !atomic_flag_test_and_set(&said_twice))
 		log_line(LOG_WARN, "runtime",
 			 "recipe: signal=momentum and update=%s apply a momentum twice, at the "
 			 "worker and at the shard; with signal=momentum, update=sgd is usual",
-			 r->update == UPDATE_MOMENTUM ? "momentum" : "nesterov");
+			 r->update == UPDATE_MOMENTUM ? "momentum" :
+			 r->update == UPDATE_NESTEROV ? "nesterov" :
+							"adam with a BETA1 above 0");
 }
 
 static int check_text(const char *text)

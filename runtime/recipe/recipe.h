@@ -26,8 +26,10 @@
  *   memory=     none | residual[(inside|outside)] | lowpass(B)[,inside|outside] | twostep(B).
  *               0 < B <= 1. Default: residual if up or down is topk or narrower than f32, else
  *               none; none with an unbiased selector. Placement: inside; twostep: outside
- *   update=     none | sgd (default) | momentum(M) | nesterov(M) | ema(A) | average | accelerated.
- *               0 < A <= 1, or 1/t
+ *   update=     none | sgd (default) | momentum(M) | nesterov(M) | ema(A) | average | accelerated
+ *               | adam(B1,B2,EPS) | adamw(B1,B2,EPS,L). 0 < A <= 1, or 1/t; 0 <= B1, B2 < 1;
+ *               EPS > 0; L >= 0. With adam and adamw the placement is outside
+ *   freeze=     N: adam and adamw keep the variance of step N in all later steps
  *   reset=      I | none (default): every I steps everything is sent
  *   warmup=     N | Nsteps | Nepoch | Nepochs, default 0, or one of these in dense(): everything is
  *               sent in 8 bits in these steps
@@ -61,7 +63,9 @@ enum update_kind {
 	UPDATE_NESTEROV,
 	UPDATE_EMA,
 	UPDATE_AVERAGE,
-	UPDATE_ACCELERATED
+	UPDATE_ACCELERATED,
+	UPDATE_ADAM,
+	UPDATE_ADAMW
 };
 enum when_kind { WHEN_ALWAYS, WHEN_EVERY, WHEN_LAZY, WHEN_LAZY_SERVER, WHEN_ASYNC };
 enum nonfinite_policy { NONFINITE_ABORT, NONFINITE_SKIP, NONFINITE_ZERO, NONFINITE_SKIP_ALL };
@@ -91,6 +95,11 @@ struct lazy_words {
 	float weight;
 };
 
+/* update=adam and adamw. decay: of adamw. */
+struct adam_words {
+	float beta1, beta2, epsilon, decay;
+};
+
 struct recipe {
 	struct direction up, down;
 	enum signal_kind signal;
@@ -105,6 +114,8 @@ struct recipe {
 	enum update_kind update;
 	float update_momentum;
 	float update_alpha; /* ema: the weight of a step's mean; 0 stands for 1/t */
+	struct adam_words adam;
+	uint64_t freeze; /* the last step that changes the variance of adam; 0: all steps do */
 	double warmup;
 	enum warmup_unit warmup_unit;
 	int warmup_dense; /* everything is sent in 8 bits, instead of a falling density */
@@ -151,11 +162,16 @@ static inline int recipe_looks_back(const struct recipe *r)
 {
 	return r->signal == SIGNAL_STORM || r->signal == SIGNAL_IGT;
 }
+/* Returns 1 if the shards keep a running average of the squares of the mean gradient. */
+static inline int recipe_variance(const struct recipe *r)
+{
+	return r->update == UPDATE_ADAM || r->update == UPDATE_ADAMW;
+}
 /* Returns 1 if the shards keep a running average of the pushed gradients. */
 static inline int recipe_velocity(const struct recipe *r)
 {
 	return r->update == UPDATE_MOMENTUM || r->update == UPDATE_NESTEROV ||
-	       r->update == UPDATE_EMA;
+	       r->update == UPDATE_EMA || (recipe_variance(r) && r->adam.beta1 > 0);
 }
 /* Returns 1 if a step may have a second gradient, given by sluice_push_pair(). */
 static inline int recipe_pairs(const struct recipe *r)

@@ -28,6 +28,7 @@ __extension__ typedef unsigned __int128 fact_set;
 #define WHENS      (BIT(FIRST_NONFINITE) - BIT(FIRST_WHEN))
 #define NONFINITES (BIT(FIRST_HAS) - BIT(FIRST_NONFINITE))
 #define LAZY       (WHEN(LAZY) | WHEN(LAZY_SERVER))
+#define ADAMS      (UPDATE(ADAM) | UPDATE(ADAMW))
 
 /* Each fact with its condition. r is the recipe, up and down are its selectors, and of_up and
  * of_down are their kinds. */
@@ -37,6 +38,9 @@ __extension__ typedef unsigned __int128 fact_set;
 	FACT(DOWN_WORD, axis_given(d, AXIS_DOWN))                                                  \
 	FACT(WARMUP, r->warmup > 0)                                                                \
 	FACT(WARMUP_DENSE, r->warmup_dense)                                                        \
+	FACT(FREEZE, r->freeze != 0)                                                               \
+	FACT(FREEZE_SPARSE, freezes_sparse(r))                                                     \
+	FACT(INSIDE_WORD, d->inside_given)                                                         \
 	FACT(OUTSIDE, r->placement == STEP_OUTSIDE)                                                \
 	FACT(RESET, r->reset != 0)                                                                 \
 	FACT(MASK, r->mask)                                                                        \
@@ -74,7 +78,7 @@ __extension__ typedef unsigned __int128 fact_set;
 enum {
 	FIRST_MEMORY = SIGNAL_SVRG + 1,
 	FIRST_UPDATE = FIRST_MEMORY + MEMORY_TWOSTEP + 1,
-	FIRST_WHEN = FIRST_UPDATE + UPDATE_ACCELERATED + 1,
+	FIRST_WHEN = FIRST_UPDATE + UPDATE_ADAMW + 1,
 	FIRST_NONFINITE = FIRST_WHEN + WHEN_ASYNC + 1,
 	FIRST_HAS = FIRST_NONFINITE + NONFINITE_SKIP_ALL + 1,
 
@@ -93,6 +97,13 @@ static int diverges(const struct recipe *r)
 
 	return r->update == UPDATE_EMA && r->memory_beta == 1 &&
 	       (r->automatic || r->up.density < least_density || (few_bits && values->bits < 3));
+}
+
+/* schedule_compile() compares a warm-up in epochs. */
+static int freezes_sparse(const struct recipe *r)
+{
+	return r->freeze && (!r->warmup_dense ||
+			     (r->warmup_unit == WARMUP_STEPS && (double)r->freeze > r->warmup));
 }
 
 /* An average must set exactly the parameters that are pushed. */
@@ -158,6 +169,22 @@ static const struct exclusion exclusions[] = {
 	{ HAS(AUTO), MEMORIES & ~MEMORY(RESIDUAL),
 	  "\"{memory}\" together with auto, whose sparse choices need memory=residual" },
 
+	{ HAS(FREEZE), UPDATES & ~ADAMS,
+	  "\"{freeze}\" keeps the variance of Adam, but this recipe has another update: write "
+	  "update=adam(BETA1,BETA2,EPS) or adamw(BETA1,BETA2,EPS,DECAY), or leave freeze= out" },
+	{ HAS(FREEZE), HAS(FREEZE_SPARSE),
+	  "\"{freeze}\" needs a variance that all coordinates of dense steps have made, because "
+	  "the squares of a sparse mean are far too large and too rare: write warmup=dense(LENGTH) "
+	  "with at least as many steps, or leave freeze= out" },
+	{ ADAMS, HAS(INSIDE_WORD),
+	  "\"{memory}\" with \"{update}\": Adam's moments are those of gradients, which messages "
+	  "with the learning rate inside do not hold; write the memory with outside" },
+	{ ADAMS, WHENS & ~WHEN(ALWAYS),
+	  "\"{update}\" with \"{when}\": Adam's moments are those of the mean gradient of all "
+	  "workers in each step; write when=always" },
+	{ UPDATE(ADAMW), HAS(DECAY),
+	  "\"{decay}\" with \"{update}\", which has its own decay: leave decay= out, or write "
+	  "update=adam, with which decay= is added to the gradient" },
 	{ HAS(WARMUP_DENSE),
 	  (SIGNALS & ~(SIGNAL(GRADIENT) | SIGNAL(MOMENTUM))) |
 		  (MEMORIES & ~(MEMORY(NONE) | MEMORY(RESIDUAL))) | (WHENS & ~WHEN(ALWAYS)) |

@@ -149,11 +149,12 @@ static int read_signal_word(const struct word *w, struct draft *d)
 
 /* ---- memory ------------------------------------------------------------------ */
 
-static int read_placement(const struct word *w, const struct item *item, struct recipe *r)
+static int read_placement(const struct word *w, const struct item *item, struct draft *d)
 {
 	for (int p = STEP_INSIDE; p <= STEP_OUTSIDE; p++) {
 		if (strcmp(item->argument, placement_words[p]) == 0) {
-			r->placement = (enum placement)p;
+			d->recipe.placement = (enum placement)p;
+			d->inside_given = p == STEP_INSIDE;
 			return refuse_more_items(w, 1);
 		}
 	}
@@ -186,7 +187,7 @@ static int read_memory(const struct word *w, struct draft *d)
 		return rc ? rc : refuse_more_items(w, 1);
 	}
 	if (found == MEMORY_RESIDUAL)
-		return read_placement(w, item, r);
+		return read_placement(w, item, d);
 	rc = read_share(w, item, beta_rule, &r->memory_beta);
 	if (found == MEMORY_TWOSTEP)
 		r->placement = STEP_OUTSIDE; /* its errors exclude the step size */
@@ -200,11 +201,50 @@ static int read_memory(const struct word *w, struct draft *d)
 			    "recipe: \"%s\" is a second memory in \"%s\": memory= %s",
 			    w->items[1].name, w->quote, w->axis->takes);
 	r->placement = found == WORD_INSIDE ? STEP_INSIDE : STEP_OUTSIDE;
+	d->inside_given = found == WORD_INSIDE;
 	rc = refuse_argument(w, &w->items[1]);
 	return rc ? rc : refuse_more_items(w, 2);
 }
 
-/* ---- update, reset ----------------------------------------------------------- */
+/* ---- update, freeze, reset --------------------------------------------------- */
+
+static const char adam_rule[] =
+	"adam(BETA1,BETA2,EPS) takes two betas, each at least 0 and below 1, and EPS, above 0, for "
+	"example adam(0.2,0.99,1e-8)";
+static const char adamw_rule[] =
+	"adamw(BETA1,BETA2,EPS,DECAY) takes two betas, each at least 0 and below 1, EPS, above 0, "
+	"and DECAY, 0 or above, for example adamw(0.2,0.99,1e-8,0.1)";
+
+static int read_adam(const struct word *w, const struct item *item, int decays,
+		     struct adam_words *out)
+{
+	const char *const rule = decays ? adamw_rule : adam_rule;
+	float *const numbers[] = { &out->beta1, &out->beta2, &out->epsilon, &out->decay };
+	const int n = decays ? 4 : 3;
+	char text[RECIPE_TEXT_BYTES];
+	const char *at = item->argument;
+
+	if (!at)
+		return refuse_number(w, item->name, rule);
+	for (int i = 0; i < n; i++) {
+		const size_t length = strcspn(at, ",");
+
+		if ((at[length] != ',') != (i == n - 1))
+			return refuse_number(w, item->argument, rule);
+		memcpy(text, at, length);
+		text[length] = '\0';
+
+		const int rc = read_float(w, text, rule, numbers[i]);
+
+		if (rc)
+			return rc;
+		if ((numbers[i] == &out->epsilon && !(out->epsilon > 0)) ||
+		    (i < 2 && !(*numbers[i] < 1)))
+			return refuse_number(w, text, rule);
+		at += length + 1;
+	}
+	return SLUICE_OK;
+}
 
 static int read_update(const struct word *w, struct draft *d)
 {
@@ -219,9 +259,23 @@ static int read_update(const struct word *w, struct draft *d)
 		rc = read_momentum(w, item, &d->recipe.update_momentum);
 	else if (found == UPDATE_EMA)
 		rc = read_alpha(w, item, &d->recipe.update_alpha);
+	else if (found == UPDATE_ADAM || found == UPDATE_ADAMW)
+		rc = read_adam(w, item, found == UPDATE_ADAMW, &d->recipe.adam);
 	else
 		rc = refuse_argument(w, item);
 	return rc ? rc : refuse_more_items(w, 1);
+}
+
+static int read_freeze(const struct word *w, struct draft *d)
+{
+	static const char rule[] = "freeze= takes the last step that changes the variance of "
+				   "update=adam, 1 to 1000000000, or none";
+	const char *text = w->value;
+
+	if (strcmp(text, "none") == 0)
+		return SLUICE_OK;
+	d->recipe.freeze = read_whole(&text, 1, 1000000000);
+	return *text || !d->recipe.freeze ? refuse_number(w, w->value, rule) : SLUICE_OK;
 }
 
 static int read_reset(const struct word *w, struct draft *d)
@@ -482,7 +536,7 @@ static int cut_items(struct word *w)
 static int is_plain(enum axis_id id)
 {
 	return id == AXIS_WARMUP || id == AXIS_DENSE || id == AXIS_CLIP || id == AXIS_DECAY ||
-	       id == AXIS_RESET || id == AXIS_SEED;
+	       id == AXIS_RESET || id == AXIS_SEED || id == AXIS_FREEZE;
 }
 
 int read_value(enum axis_id id, struct word *w, struct draft *d)
@@ -515,6 +569,7 @@ int read_value(enum axis_id id, struct word *w, struct draft *d)
 	case AXIS_RESET: return read_reset(w, d);
 	case AXIS_SEED: return read_seed(w, d);
 	case AXIS_WHEN: return read_when(w, d);
+	case AXIS_FREEZE: return read_freeze(w, d);
 	case AXIS_GUARD:
 		rc = read_choice(w, &chosen);
 		d->recipe.guard = (enum guard_kind)chosen;

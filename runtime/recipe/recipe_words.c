@@ -29,8 +29,8 @@ static const char *const signal_words[] = { "gradient", "momentum", "storm",  "i
 					    "svrg",     "mask",     "nomask", "noise" };
 static const char *const memory_words[] = { "none",    "residual", "lowpass",
 					    "twostep", "inside",   "outside" };
-static const char *const update_words[] = { "none", "sgd",     "momentum",   "nesterov",
-					    "ema",  "average", "accelerated" };
+static const char *const update_words[] = { "none",    "sgd",         "momentum", "nesterov", "ema",
+					    "average", "accelerated", "adam",     "adamw" };
 static const char *const when_words[] = { "always", "every", "lazy", "lazy-server", "async" };
 static const char *const none_word[] = { "none" };
 static const char *const nonfinite_words[] = { "abort", "skip", "zero", "skip-all" };
@@ -52,9 +52,9 @@ const struct axis recipe_axes[AXES] = {
 			  "lowpass(BETA), then inside or outside, or twostep(BETA)",
 			  memory_words, 6 },
 	[AXIS_UPDATE] = { "update",
-			  "takes none, sgd, momentum(M), nesterov(M), ema(ALPHA), average or "
-			  "accelerated",
-			  update_words, 7 },
+			  "takes none, sgd, momentum(M), nesterov(M), ema(ALPHA), average, "
+			  "accelerated, adam(BETA1,BETA2,EPS) or adamw(BETA1,BETA2,EPS,DECAY)",
+			  update_words, 9 },
 	[AXIS_WARMUP] = { "warmup",
 			  "takes a length such as 0, 100, 100steps, 1epoch or 2epochs, or "
 			  "dense(LENGTH)",
@@ -73,6 +73,7 @@ const struct axis recipe_axes[AXES] = {
 			"lazy-server(WINDOW,WEIGHT[,LONGEST]), async(TAU) or async(TAU,whole)",
 			when_words, 5 },
 	[AXIS_GUARD] = { "guard", "takes warn, raise or none", guard_words, 3 },
+	[AXIS_FREEZE] = { "freeze", "takes a number of steps, or none", NULL, 0 },
 	[AXIS_SEED] = { "seed", "takes a whole number from 0 to 4294967295", NULL, 0 },
 };
 
@@ -332,6 +333,17 @@ static void print_signal(struct writer *w, const struct recipe *r)
 	write_text(w, " ");
 }
 
+static void print_adam(struct writer *w, const struct recipe *r)
+{
+	const float words[] = { r->adam.beta1, r->adam.beta2, r->adam.epsilon, r->adam.decay };
+	const int n = r->update == UPDATE_ADAMW ? 4 : 3;
+	char number[NUMBER_BYTES];
+
+	for (int i = 0; i < n; i++)
+		write_text(w, "%s%s", i ? "," : "(", shortest(words[i], 1, number));
+	write_text(w, ")");
+}
+
 static void print_when(struct writer *w, const struct recipe *r)
 {
 	char number[NUMBER_BYTES];
@@ -373,6 +385,8 @@ void recipe_print(const struct recipe *r, char text[RECIPE_TEXT_BYTES])
 		write_text(&w, "(%s)", shortest(r->update_momentum, 1, number));
 	if (r->update == UPDATE_EMA)
 		write_text(&w, "(%s)", alpha_text(r->update_alpha, number));
+	if (recipe_variance(r))
+		print_adam(&w, r);
 	write_text(&w, " ");
 	print_warmup(&w, r);
 	write_text(&w, "dense=%s ", *r->dense ? r->dense : "none");
@@ -387,6 +401,8 @@ void recipe_print(const struct recipe *r, char text[RECIPE_TEXT_BYTES])
 	print_when(&w, r);
 	if (r->guard == GUARD_RAISE)
 		write_text(&w, " guard=raise");
+	if (r->freeze)
+		write_text(&w, " freeze=%llu", (unsigned long long)r->freeze);
 }
 
 size_t recipe_word_apart(const char *a, const char *b)

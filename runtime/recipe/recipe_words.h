@@ -24,6 +24,7 @@ enum axis_id {
 	AXIS_SEED,
 	AXIS_WHEN,
 	AXIS_GUARD,
+	AXIS_FREEZE,
 	AXES
 };
 
@@ -75,7 +76,7 @@ struct draft {
 	struct recipe recipe;
 	const struct method *method; /* the method that the recipe names, or NULL */
 	unsigned given;              /* bits 1 << enum axis_id */
-	int mask_given;
+	int mask_given, inside_given;
 	char quotes[AXES][QUOTE_BYTES]; /* the words as they were given; "" for the others */
 };
 static inline int axis_given(const struct draft *d, enum axis_id id)

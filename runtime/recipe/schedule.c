@@ -47,12 +47,20 @@ int schedule_compile(const struct recipe *recipe, uint64_t steps_per_epoch, int 
 				       /* Densities count exchanges, not steps. */
 				       recipe->period);
 	out->warmup_dense = recipe->warmup_dense;
+	if (recipe->freeze > out->warmup_steps)
+		return fail(SLUICE_EINVAL,
+			    "recipe: freeze=%llu is after the dense warm-up of %llu steps "
+			    "(warmup=): the variance of the sparse steps between them would be far "
+			    "too large; write a longer warm-up, or an earlier step",
+			    (unsigned long long)recipe->freeze,
+			    (unsigned long long)out->warmup_steps);
 	out->reset = recipe->reset;
 	out->raises = recipe->guard == GUARD_RAISE;
 	out->n_phases = 0;
 	out->n_downs = 0;
 	out->anchor_period = 0;
-	out->moves_all = recipe->decay > 0 || decays || recipe_velocity(recipe);
+	out->moves_all = recipe->decay > 0 || decays || recipe_velocity(recipe) ||
+			 recipe_variance(recipe);
 	switch (selection_kinds[recipe->up.select].exchange) {
 	case EXCHANGE_OWN:
 		add_phase(out, phase_of(PHASE_UP, &recipe->up));

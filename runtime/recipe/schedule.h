@@ -49,7 +49,7 @@ static inline const struct phase *schedule_phase(const struct schedule *s, unsig
 }
 
 /* decays: some tensor has a rule with a weight decay, even if decay= is 0. Fails with SLUICE_EINVAL
- * if warmup is given in epochs and steps_per_epoch is 0. */
+ * if warmup is given in epochs and steps_per_epoch is 0, or if freeze is after a dense warm-up. */
 int schedule_compile(const struct recipe *recipe, uint64_t steps_per_epoch, int decays,
 		     struct schedule *out);
 /* Each worker takes an equal part of svrg's steps, rounded up, and one more step at the anchor. */

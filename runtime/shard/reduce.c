@@ -338,14 +338,14 @@ void reduction_change(struct reduction *r, const struct change *c, struct pick_c
 		int one = scales && (by == 1 || by == -1 || share == 1);
 
 		if (!one)
-			update_apply(c->update, r->sum, c->velocity, c->params, r->span, c->divisor,
+			update_apply(c->update, r->sum, c->averages, c->params, r->span, c->divisor,
 				     c->lr);
 		call->vector = NULL;
 		call->grad = r->sum;
 		call->scale = one ? by * share : 1;
 		return;
 	}
-	update_apply(c->update, r->sum, c->velocity, c->params, r->span, c->divisor, c->lr);
+	update_apply(c->update, r->sum, c->averages, c->params, r->span, c->divisor, c->lr);
 	if (c->residual)
 		sparse_add(c->residual, NULL, r->sum, r->span);
 }

@@ -42,7 +42,7 @@ void reduction_run(struct reduction *r, float *running);
 /* The parameters for making the change from the sum, as update_apply() does. */
 struct change {
 	const struct update *update;
-	float *velocity;
+	struct averages averages;
 	const float *params;
 	unsigned divisor;
 	float lr;

@@ -93,7 +93,7 @@ static struct pick pick_down(struct shard *shard)
 	const struct update update = update_of_step(shard->rules.update, shard->version + 1,
 						    shard->at->begin);
 	const struct change change = { .update = &update,
-				       .velocity = shard->velocity,
+				       .averages = shard->averages,
 				       .params = shard->copy,
 				       .divisor = gather_counted(shard),
 				       .lr = gather_lr(shard),

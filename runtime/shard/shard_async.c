@@ -325,7 +325,7 @@ static void update(struct shard *shard)
 						  shard->at->begin);
 	struct pick_call call = { .spans = shard->spans, .n_spans = shard->n_spans };
 	const struct change change = { .update = &rule,
-				       .velocity = shard->velocity,
+				       .averages = shard->averages,
 				       .params = shard->copy,
 				       .divisor = 1,
 				       .lr = a->leading ? a->lr / theta(a) : a->lr,

@@ -170,8 +170,8 @@ static uint32_t change_all(struct shard *shard, uint8_t *payload, uint32_t *crc,
 		n = dense_here(span, at);
 		sum_piece(shard, at, n, change);
 		update.first = shard->at->begin + at;
-		update_apply(&update, change, shard->velocity ? shard->velocity + at : NULL,
-			     shard->copy + at, n, divisor, gather_lr(shard));
+		update_apply(&update, change, averages_at(shard->averages, at), shard->copy + at, n,
+			     divisor, gather_lr(shard));
 		with_residual(shard, at, change, n);
 		bad = look_for_bad(bad, at, change, n);
 		dense_put(change, n, payload + sizeof *change * at, crc, dense_large(span));

@@ -91,7 +91,8 @@ static int open_on_device(struct shard *shard, uint32_t longest, const struct de
 		return fail(SLUICE_ENOMEM, "no memory for shard %u", shard->id);
 	d->half.ops = ops;
 	d->half.stream = stream;
-	if (half_keep(&d->half, shard_residual(shard), shard->velocity, shard->at->span))
+	if (half_keep(&d->half, shard_residual(shard), shard->averages.velocity,
+		      shard->averages.variance, shard->at->span))
 		return SLUICE_EGPU;
 	if (ops->alloc(MEMORY_DEVICE, bytes, &d->sum) ||
 	    (shard->rules.update->decay > 0 && ops->alloc(MEMORY_DEVICE, bytes, &d->params)) ||
@@ -421,6 +422,7 @@ static int enqueue_change(const struct shard *shard, struct device_select *selec
 	const struct update_factors f = update_factors_of(&update, divisor, gather_lr(shard));
 	const struct device_change call = { .sum = d->sum.address,
 					    .velocity = d->half.velocity.address,
+					    .variance = d->half.variance.address,
 					    .params = d->params.address,
 					    .count = shard->at->span,
 					    .share = f.share,
@@ -428,7 +430,13 @@ static int enqueue_change(const struct shard *shard, struct device_select *selec
 					    .keep = f.keep,
 					    .take = f.take,
 					    .by = f.by,
-					    .ahead = update.kind == UPDATE_NESTEROV };
+					    .ahead = update.kind == UPDATE_NESTEROV,
+					    .keep_square = f.keep_square,
+					    .take_square = f.take_square,
+					    .unbias = f.unbias,
+					    .epsilon = update.adam.epsilon,
+					    .apart = f.apart,
+					    .frozen = update.frozen };
 	float share, by;
 
 	if (update_scales(&update, divisor, gather_lr(shard), &share, &by) &&

@@ -102,7 +102,8 @@ static int open_shard(const struct layout *l, struct shard *shard, uint32_t id)
 	shard->n_spans = layout_shard_spans(l, at, shard->spans);
 	int rc = vectors_open(&shard->kept, shard->rules.recipe, HALF_SHARD, at->span);
 	shard->copy = shard->kept.of[KEPT_SHARD_COPY];
-	shard->velocity = shard->kept.of[KEPT_SHARD_VELOCITY];
+	shard->averages = (struct averages){ shard->kept.of[KEPT_SHARD_VELOCITY],
+					     shard->kept.of[KEPT_SHARD_VARIANCE] };
 	if (!rc)
 		rc = reduction_open(&shard->reduction, at->span);
 	if (!rc)

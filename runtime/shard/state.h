@@ -34,9 +34,10 @@ struct shard {
 	struct scratch *scratch;       /* scratch memory of all shards of the rank */
 	struct compressor *compressor; /* the compressor of the shard's changes */
 	struct vectors kept;
-	/* Two of the kept vectors: the parameters that all workers hold, and the velocity of the
-	 * update rule, which is NULL where the recipe has none. */
-	float *copy, *velocity;
+	/* Some of the kept vectors: the parameters that all workers hold, and the running averages
+	 * of the update rule. */
+	float *copy;
+	struct averages averages;
 	uint64_t version;   /* steps completed */
 	uint64_t published; /* number of publications for all workers; a step may have several */
 	unsigned phase;

@@ -120,7 +120,7 @@ static int begin_selecting(struct worker *w, const void *grad)
 	int rc = on_device_open_compressor(w, grad);
 	if (rc)
 		return rc;
-	rc = half_keep(&d->half, worker_residual(w), compressor_velocity(w->compressor),
+	rc = half_keep(&d->half, worker_residual(w), compressor_velocity(w->compressor), NULL,
 		       w->layout->count);
 	if (!rc)
 		rc = outbox_open(w);

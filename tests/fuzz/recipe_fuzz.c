@@ -33,6 +33,12 @@ static void expect_possible(const struct recipe *r)
 	require(r->update_alpha >= 0 && r->update_alpha <= 1 && r->signal_alpha >= 0 &&
 			r->signal_alpha <= 1,
 		"an impossible weight of the average was accepted");
+	require(r->adam.beta1 >= 0 && r->adam.beta1 < 1 && r->adam.beta2 >= 0 &&
+			r->adam.beta2 < 1 && (r->adam.epsilon > 0) == recipe_variance(r) &&
+			r->adam.decay >= 0,
+		"an impossible number of Adam was accepted");
+	require(!r->freeze || (recipe_variance(r) && r->warmup_dense),
+		"a variance of sparse steps was frozen");
 	require(r->noise >= 0 && isfinite(r->noise), "an impossible noise was accepted");
 	require(r->memory < MEMORY_LOWPASS ? r->memory_beta == 0 :
 					     r->memory_beta > 0 && r->memory_beta <= 1,

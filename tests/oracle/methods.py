@@ -109,6 +109,39 @@ class Update:
         self.v = self.m * self.v + mean
         return self.v if self.kind == "momentum" else mean + self.m * self.v
 
+    def change(self, mean, lr, x):
+        """lr is None where the messages include it; x: the parameters."""
+        direction = self.direction(mean)
+        return direction if lr is None else lr * direction
+
+
+def power(base, n):
+    """By squaring, in double precision, as the pages specify it."""
+    result, square = 1.0, float(base)
+    while n:
+        result = result * square if n & 1 else result
+        square, n = square * square, n >> 1
+    return result
+
+
+class Adam:
+    """update=adam and, with apart=True, adamw; decay: also that of decay=."""
+
+    def __init__(self, b1, b2, epsilon, decay=0, apart=False):
+        self.b1, self.b2, self.epsilon, self.decay = f32(b1), f32(b2), f32(epsilon), f32(decay)
+        self.apart, self.m, self.v, self.t = apart, f32(0), f32(0), 0
+
+    def change(self, mean, lr, x):
+        self.t += 1
+        if self.decay and not self.apart:
+            mean = mean + self.decay * x
+        self.v = self.b2 * self.v + (f32(1) - self.b2) * (mean * mean)
+        self.m = self.b1 * self.m + (f32(1) - self.b1) * mean if self.b1 else mean
+        rate = lr * f32(1 / (1 - power(self.b1, self.t)))
+        unbias = f32(1 / math.sqrt(1 - power(self.b2, self.t)))
+        change = rate * (self.m / (np.sqrt(self.v) * unbias + self.epsilon))
+        return change + lr * self.decay * x if self.decay and self.apart else change
+
 
 class Job:
     def __init__(self, x, workers, shards):
@@ -124,10 +157,10 @@ class Dense(Job):
 
     def __init__(self, x, workers, shards, update="sgd", m=0.0):
         super().__init__(x, workers, shards)
-        self.update = Update(update, m)
+        self.update = update() if callable(update) else Update(update, m)
 
     def step(self, gradients, lr):
-        self.x = self.x - lr * self.update.direction(mean_of(gradients))
+        self.x = self.x - self.update.change(mean_of(gradients), lr, self.x)
 
 
 class Sparse(Job):
@@ -137,7 +170,7 @@ class Sparse(Job):
                  momentum=None, mask=True):
         super().__init__(x, workers, shards)
         self.up, self.down, self.inside = up, down, inside
-        self.update = Update(update, m)
+        self.update = update() if callable(update) else Update(update, m)
         self.momentum, self.mask = None if momentum is None else f32(momentum), mask
         self.e = [np.zeros_like(x) for _ in range(workers)]
         self.u = [np.zeros_like(x) for _ in range(workers)]
@@ -160,9 +193,7 @@ class Sparse(Job):
         return s
 
     def publish(self, mean, lr):
-        change = self.update.direction(mean)
-        if not self.inside:
-            change = lr * change
+        change = self.update.change(mean, None if self.inside else lr, self.x)
         if self.down is None:
             self.x = self.x - change
             return
@@ -310,6 +341,18 @@ def recipes():
         for kind in "momentum", "nesterov":
             yield (f"up=topk(0.1) down=all {memory} update={kind}(0.9)",
                    partial(sparse, update=kind, m=0.9))
+    for text, adam in (
+            ("update=adam(0.9,0.99,1e-8)", partial(Adam, 0.9, 0.99, 1e-8)),
+            ("update=adam(0,0.95,1e-4) decay=0.03", partial(Adam, 0, 0.95, 1e-4, 0.03)),
+            ("update=adamw(0.2,0.99,1e-8,0.1)", partial(Adam, 0.2, 0.99, 1e-8, 0.1, True))):
+        memory = "memory=residual(outside)"
+        yield f"up=all down=all memory=none {text}", partial(Dense, update=adam)
+        yield (f"up=topk(0.1) down=all {memory} {text}",
+               partial(Sparse, up=0.1, inside=False, update=adam))
+        yield (f"up=topk(0.1) down=topk(0.15) {memory} {text}",
+               partial(Sparse, up=0.1, down=0.15, inside=False, update=adam))
+        yield (f"up=cyclic(0.1) down=all {memory} {text}",
+               partial(Cyclic, up=0.1, inside=False, update=adam))
     for longest in None, 2:
         arguments = "5,0.2" if longest is None else f"5,0.2,{longest}"
         yield (f"up=all down=all signal=innovation memory=none when=lazy({arguments})",

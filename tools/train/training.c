@@ -234,7 +234,7 @@ static int work(struct training *t)
 		if (sluice_rank(t->job) == 0)
 			fputs("sluice-train: update=none leaves the step to the job, and "
 			      "sluice-train has no optimizer of its own: use update=sgd, "
-			      "momentum(M) or nesterov(M)\n",
+			      "momentum(M), nesterov(M) or adamw(BETA1,BETA2,EPS,DECAY)\n",
 			      stderr);
 		return -1;
 	}

@@ -14,6 +14,8 @@ static const char *const recipes[] = {
 	"up=topk(0.02) down=all signal=momentum(0.9) update=none",
 	"up=all down=all update=nesterov(0.5) memory=none",
 	"up=topk(0.02) down=topk(0.1) update=momentum(0.9) warmup=dense(4)",
+	"up=topk(0.02) down=topk(0.1) update=adamw(0.9,0.99,1e-8,0.1) warmup=dense(4) freeze=4",
+	"up=topk(0.02) down=all update=adam(0,0.9,1e-8)",
 };
 enum { RECIPES = sizeof recipes / sizeof *recipes };
 

@@ -4,7 +4,7 @@
 #include "four_tensors.h"
 #include "ranks.h"
 #include "thinned.h"
-#include "model/tensors.h"
+#include "model/update.h"
 #include "cases.h"
 #include <math.h>
 #include <string.h>
@@ -24,7 +24,7 @@ static int tensor_of(int i)
 
 /* The rule of one coordinate for one worker, if everything is sent. */
 static void reference(const char *recipe, const sluice_tensor_rule *rule, float lr, float grad,
-		      float *velocity, float *param)
+		      float *velocity, float *variance, uint64_t t, float *param)
 {
 	const float inside = strstr(recipe, "inside") ? lr : 1, outside = lr / inside;
 	const float step = rule->lr * outside, decay = rule->decay * inside;
@@ -35,6 +35,17 @@ static void reference(const char *recipe, const sluice_tensor_rule *rule, float 
 		*velocity = 0.5f * *velocity + sum;
 		sum = strstr(recipe, "nesterov") ? sum + 0.5f * *velocity : *velocity;
 	}
+	if (strstr(recipe, "adam")) {
+		const struct adam_words words = { 0.5f, 0.75f, 1e-4f, 0 };
+		const struct update now = update_of_step(
+			&(struct update){ .kind = UPDATE_ADAM, .adam = words }, t, 0);
+
+		sum = grad + (strstr(recipe, "adamw") ? 0 : rule->decay * *param);
+		*variance = 0.75f * *variance + 0.25f * (sum * sum);
+		*velocity = 0.5f * *velocity + 0.5f * sum;
+		sum = now.unbias1 * *velocity / (sqrtf(*variance) * now.unbias2 + 1e-4f) +
+		      (strstr(recipe, "adamw") ? rule->decay * *param : 0);
+	}
 	*param += -step * sum;
 }
 
@@ -43,12 +54,15 @@ static const char *const dense[] = {
 	"up=all down=all memory=residual(inside) decay=0.3",
 	"up=all down=all memory=none update=momentum(0.5)",
 	"up=all down=all memory=residual(outside) update=nesterov(0.5) decay=0.1",
+	"up=all down=all memory=none update=adam(0.5,0.75,1e-4) decay=0.1",
+	"up=all down=all memory=residual update=adamw(0.5,0.75,1e-4,0.3)",
 };
 
 TEST_IN_JOB(update__with_rules__is_that_of_a_scalar_reference, 1)
 {
 	for (unsigned c = 0; c < 2 * sizeof dense / sizeof *dense; c++) {
-		float params[COUNT], want[COUNT], velocity[COUNT] = { 0 }, grad[COUNT];
+		float params[COUNT], want[COUNT], velocity[COUNT] = { 0 }, variance[COUNT] = { 0 },
+						  grad[COUNT];
 		sluice_model_attr attr = attributes(dense[c / 2], c % 2 ? 7 : 1);
 		attr.rules = mixed;
 		check_of = dense[c / 2];
@@ -62,7 +76,7 @@ TEST_IN_JOB(update__with_rules__is_that_of_a_scalar_reference, 1)
 			CHECK_STEP(model, grad, params);
 			for (int i = 0; i < COUNT; i++)
 				reference(dense[c / 2], &mixed[tensor_of(i)], lr, grad[i],
-					  &velocity[i], &want[i]);
+					  &velocity[i], &variance[i], step, &want[i]);
 			for (int i = 0; i < COUNT; i++)
 				CHECK(fabsf(params[i] - want[i]) <= 2e-6f * (1 + fabsf(want[i])));
 			CHECK(params[1020] == noise(3, 0, 0, 1020)); /* frozen */
@@ -82,6 +96,8 @@ static const char *const recipes[] = {
 	"up=topk(0.02) down=topk(0.05) signal=momentum(0.9) update=nesterov(0.5)",
 	"up=threshold(0.02) down=topk(0.1),bf16 update=ema(0.5)",
 	"up=cyclic(0.1) down=all",
+	"up=topk(0.02) down=topk(0.1) update=adam(0.9,0.99,1e-8) decay=0.01",
+	"up=topk(0.02) down=topk(0.1) update=adamw(0.2,0.99,1e-8,0.01)", /* has its own decay */
 	"up=all down=all when=async(4)",
 	"up=all,uniform(3,64) down=all signal=innovation",
 };
@@ -100,8 +116,7 @@ TEST_IN_JOB(update__with_rules_that_change_nothing__has_the_same_bits, 1, 3)
 			continue;
 		check_of = recipes[c];
 		for (int t = 0; t < TENSORS; t++)
-			same[t] = (sluice_tensor_rule){ 1,
-							strstr(recipes[c], "decay") ? 0.01f : 0 };
+			same[t] = (sluice_tensor_rule){ 1, strstr(recipes[c], "0.01") ? 0.01f : 0 };
 		for (int m = 0; m < 3; m++) {
 			attr.rules = m == 0 ? NULL : m == 1 ? same : mixed;
 			CHECK_OK(sluice_model_open(job, &attr, params[m], &models[m]));

@@ -20,6 +20,7 @@ TEST(recipe_parse__doubtful_combinations_warn)
 	parsed("signal=momentum(0.9) update=nesterov(0.9)");
 	assert_int_equal(warnings, 2);
 	assert_non_null(strstr(last_warning, "update=nesterov apply a momentum twice"));
+	parsed("signal=momentum(0.9) update=adam(0,0.9,1e-8)");
 	parsed("up=all,uniform(1) memory=twostep(0.3) update=ema(0.1) signal=storm(0.1)");
 	assert_int_equal(warnings, 2);
 	parsed("up=all,uniform(1) memory=twostep(0.3) update=ema(0.1)");
@@ -50,6 +51,24 @@ TEST(recipe_parse__dense_warmup__is_one_of_any_length)
 	assert_true(r.warmup_dense && r.warmup == 2 && r.warmup_unit == WARMUP_EPOCHS);
 	r = parsed("up=topk(0.04) warmup=dense(0)");
 	assert_true(!r.warmup_dense && r.warmup == 0);
+}
+
+TEST(recipe_parse__adam__keeps_gradients_and_its_four_numbers)
+{
+	struct recipe r = parsed("up=topk(0.04) update=adamw(.2,0.99,1e-8,0.1) "
+				 "warmup=dense(50) freeze=50");
+
+	assert_int_equal(r.update, UPDATE_ADAMW);
+	assert_true(r.adam.beta1 == 0.2f && r.adam.beta2 == 0.99f && r.adam.epsilon == 1e-8f &&
+		    r.adam.decay == 0.1f);
+	assert_true(r.memory == MEMORY_RESIDUAL && r.placement == STEP_OUTSIDE);
+	assert_int_equal(r.freeze, 50);
+	assert_true(recipe_velocity(&r) && recipe_variance(&r));
+
+	r = parsed("up=all down=all update=adam(0,0.9,1e-8)");
+	assert_true(!recipe_velocity(&r) && recipe_variance(&r) && !r.freeze);
+	r = parsed("memory=residual update=adam(0.5,0.9,1e-8) freeze=none");
+	assert_true(r.placement == STEP_OUTSIDE && !r.freeze);
 }
 
 TEST(recipe_parse__null_empty_and_blank_are_the_default)

@@ -32,6 +32,10 @@ TEST(recipe_print__spells_out_every_axis)
 		     "up=topk(0.001),f32 down=all,f32 signal=momentum(0.9),mask "
 		     "memory=residual(outside) update=sgd warmup=250steps dense=*bias* clip=none "
 		     "decay=0 nonfinite=abort coding=fast reset=none seed=0 when=always");
+	expect_print("up=topk(0.04) update=adamw(0.2,0.99,1e-8,0.1) freeze=1 warmup=dense(1)",
+		     "up=topk(0.04),f32 down=all,f32 signal=gradient memory=residual(outside) "
+		     "update=adamw(0.2,0.99,1e-08,0.1) warmup=dense(1step) dense=*bias* clip=none "
+		     "decay=0 nonfinite=abort coding=fast reset=none seed=0 when=always freeze=1");
 }
 
 static const char *const valid_recipes[] = {
@@ -59,6 +63,8 @@ static const char *const valid_recipes[] = {
 	"up=topk(0.01) down=global(1e-3,1000000)",
 	"up=all,uniform(4) warmup=dense(0.5epochs)",
 	"up=topk(0.1),f16 warmup=dense(1)",
+	"up=topk(0.04),uniform(4) update=adamw(0.2,0.99,1e-8,0.1) warmup=dense(50) freeze=50",
+	"up=all down=all update=adam(0,0.3333333,1e-30) decay=0.1 warmup=dense(0.5epochs)",
 };
 enum { VALID = sizeof(valid_recipes) / sizeof(valid_recipes[0]) };
 

@@ -32,8 +32,8 @@ TEST(recipe_parse__unknown_words_are_answered_with_the_nearest)
 	expect_refused("automatic", "begin with the word auto or the name of a method");
 	expect_refused("ups=all", "unknown key \"ups\"|did you mean \"up\"?|keys are up, down,");
 	expect_refused("colour=red", "unknown key \"colour\" in \"colour=red\": keys are up");
-	expect_refused("colour=red", "keys are up, |, seed, when and guard"); /* lists all keys */
-	expect_refused("block", "\"block\" has no \"=\"|keys are up, |, seed, when and guard");
+	expect_refused("colour=red", "keys are up, |, when, guard and freeze"); /* lists all keys */
+	expect_refused("block", "\"block\" has no \"=\"|keys are up, |, when, guard and freeze");
 	expect_refused("scalcom", "\"scalcom\" has no \"=\"|the method \"scalecom\"?");
 	expect_refused("topk(0.1) down=all", "did you mean up=topk(0.1) or down=topk(0.1)?");
 	expect_refused("=all", "unknown key \"\"");
@@ -255,6 +255,39 @@ TEST(recipe_parse__guard_raise_without_a_density_to_raise__is_refused)
 	expect_refused("up=sketch(0.1) guard=raise", "with sketch|size of a sketch");
 	expect_refused("up=topk(0.1) down=all when=async(2) guard=raise", "with when=async");
 	expect_refused("up=topk(0.1) guard=rais", "\"rais\"|raise");
+}
+
+TEST(recipe_parse__adam_with_impossible_words__is_refused)
+{
+	expect_refused("update=adam", "\"adam\"|adam(BETA1,BETA2,EPS) takes two betas");
+	expect_refused("update=adam(0.9,0.99)", "\"0.9,0.99\"|for example adam(0.2,0.99,1e-8)");
+	expect_refused("update=adam(0.9,0.99,1e-8,0.1)", "\"0.9,0.99,1e-8,0.1\"");
+	expect_refused("update=adamw(0.9,0.99,1e-8)", "adamw(BETA1,BETA2,EPS,DECAY)");
+	expect_refused("update=adam(1,0.99,1e-8)", "\"1\"|at least 0 and below 1");
+	expect_refused("update=adam(0.9,1.5,1e-8)", "\"1.5\"|at least 0 and below 1");
+	expect_refused("update=adam(0.9,0.99999999999,1e-8)", "below 1"); /* 1 as a float */
+	expect_refused("update=adam(0.9,-0.1,1e-8)", "\"-0.1\"|at least 0");
+	expect_refused("update=adam(0.9,0.99,0)", "\"0\"|EPS, above 0");
+	expect_refused("update=adam(nan,0.99,1e-8)", "\"nan\"|is not a number");
+	expect_refused("update=adam(,0.99,1e-8)", "is not a number");
+	expect_refused("update=adamw(0.9,0.99,1e-8,-1)", "\"-1\"|DECAY, 0 or above");
+	expect_refused("update=adam(0.9,0.99,1e-8) memory=residual(inside)",
+		       "\"memory=residual(inside)\"|moments are those of gradients");
+	expect_refused("update=adam(0.9,0.99,1e-8) memory=lowpass(0.1),inside", "with outside");
+	expect_refused("update=adam(0.9,0.99,1e-8) when=every(2)", "when=every(2)|when=always");
+	expect_refused("up=all down=all update=adam(0.9,0.99,1e-8) when=async(4)", "when=async");
+	expect_refused("update=adamw(0.9,0.99,1e-8,0.1) decay=0.1", "its own decay");
+}
+
+TEST(recipe_parse__freeze_without_dense_steps__is_refused)
+{
+	expect_refused("freeze=4", "\"freeze=4\"|this recipe has another update");
+	expect_refused("update=momentum(0.9) warmup=dense(4) freeze=4", "another update");
+	expect_refused("update=adam(0.9,0.99,1e-8) freeze=4", "write warmup=dense(LENGTH)");
+	expect_refused("update=adam(0.9,0.99,1e-8) warmup=4 freeze=4", "warmup=dense(LENGTH)");
+	expect_refused("update=adam(0.9,0.99,1e-8) warmup=dense(3) freeze=4", "as many steps");
+	expect_refused("update=adam(0.9,0.99,1e-8) warmup=dense(4) freeze=0", "\"0\"|1 to");
+	expect_refused("freeze=soon", "\"soon\"|freeze= takes the last step");
 }
 
 TEST(recipe_parse__dense_warmup_of_what_is_never_dense__is_refused)

@@ -65,6 +65,7 @@ TEST(compile__agreed_support__is_published_where_nothing_else_moves)
 		{ "up=topk(0.1) down=topk(0.1)", 1, 1, PAYLOAD_PAIRS },
 		{ "up=cyclic(0.1) down=all decay=0.1", 0, 1, PAYLOAD_VALUES },
 		{ "up=cyclic(0.1) down=all update=ema(0.5)", 0, 1, PAYLOAD_VALUES },
+		{ "up=cyclic(0.1) down=all update=adam(0,0.9,1e-8)", 0, 1, PAYLOAD_VALUES },
 	};
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
 		struct recipe recipe;
@@ -127,6 +128,20 @@ TEST(values__of_a_dense_warmup__are_those_of_8_bits_and_then_the_recipes)
 		assert_true(schedule_density(&s, &recipe.up, step) == 0.01);
 	}
 	assert_true(schedule_largest_density(&s, &recipe.up) == 0.01);
+}
+
+TEST(compile__freeze_after_a_warmup_in_epochs__fails_EINVAL)
+{
+	struct recipe recipe;
+	struct schedule s;
+
+	assert_int_equal(recipe_parse("update=adam(0.9,0.99,1e-8) warmup=dense(2epochs) freeze=101",
+				      &recipe),
+			 0);
+	assert_int_equal(schedule_compile(&recipe, 50, 0, &s), SLUICE_EINVAL);
+	assert_non_null(
+		strstr(sluice_last_error(), "freeze=101 is after the dense warm-up of 100"));
+	assert_int_equal(schedule_compile(&recipe, 51, 0, &s), 0);
 }
 
 TEST(density__during_warmup__falls_geometrically_from_a_quarter)

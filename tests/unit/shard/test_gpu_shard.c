@@ -133,6 +133,11 @@ static const struct variant variants[] = {
 	  .on_gpu = 1,
 	  .raises = 1 },
 	{ .recipe = "up=topk(0.4),f16 down=all memory=residual(outside) guard=raise", .raises = 1 },
+	{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual update=adam(0.9,0.99,1e-8)" },
+	{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual update=adamw(0,0.95,1e-6,0.1)",
+	  .on_gpu = 1 },
+	{ .recipe = "up=all down=all memory=none update=adam(0.2,0.99,1e-8) decay=0.01",
+	  .measured_at = 3 },
 };
 
 TEST_IN_JOB(device_shards__any_recipe__have_the_bits_of_the_host, RANKS)
@@ -145,7 +150,7 @@ TEST_IN_JOB(device_shards__any_recipe__have_the_bits_of_the_host, RANKS)
 /* ---- checkpoints --------------------------------------------------------------- */
 
 static const char kept_recipe[] =
-	"up=topk(0.02) down=topk(0.05) memory=residual update=momentum(0.9) decay=0.01";
+	"up=topk(0.02) down=topk(0.05) memory=residual update=adamw(0.9,0.99,1e-8,0.01)";
 
 static void train_from(sluice_model *model, int rank, int first, int last, float *params)
 {

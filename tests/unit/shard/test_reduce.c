@@ -13,7 +13,7 @@
 enum { SPAN = 5003, STEPS = 6, MESSAGES = 5, BUDGET = 97 };
 
 struct side {
-	float sum[SPAN], residual[SPAN], velocity[SPAN], params[SPAN];
+	float sum[SPAN], residual[SPAN], velocity[SPAN], variance[SPAN], params[SPAN];
 	uint32_t index[SPAN];
 	float value[SPAN];
 	size_t n;
@@ -25,7 +25,8 @@ static void plain_step(struct side *s, struct selector *selector, const struct c
 	const struct span all = { 0, SPAN, 0 };
 	float *candidate = s->sum;
 
-	update_apply(c->update, s->sum, s->velocity, s->params, SPAN, c->divisor, c->lr);
+	update_apply(c->update, s->sum, (struct averages){ s->velocity, s->variance }, s->params,
+		     SPAN, c->divisor, c->lr);
 	if (c->residual) {
 		for (size_t i = 0; i < SPAN; i++)
 			s->residual[i] += s->sum[i];
@@ -44,7 +45,7 @@ static void step(struct side *s, struct reduction *r, struct selector *selector,
 	const struct span all = { 0, SPAN, 0 };
 	struct pick_call call = { 0 };
 
-	c.velocity = s->velocity;
+	c.averages = (struct averages){ s->velocity, s->variance };
 	c.params = s->params;
 	c.residual = c.residual ? s->residual : NULL;
 	reduction_change(r, &c, &call);
@@ -131,6 +132,7 @@ static void compare(const struct update *update, int with_residual, int selects,
 				plain.residual[plain.index[i]] -= plain.value[i];
 		}
 		expect_same(mine.velocity, plain.velocity, sizeof plain.velocity);
+		expect_same(mine.variance, plain.variance, sizeof(plain.variance));
 		sparse_add(mine.params, mine.index, mine.value, (uint32_t)mine.n);
 		for (size_t i = 0; i < plain.n; i++)
 			plain.params[plain.index[i]] += plain.value[i];
@@ -151,15 +153,21 @@ TEST(step__any_rule_density_and_residual__is_the_plain_loops_to_the_bit)
 	static const double densities[] = { 0, 0.002, 0.01, 0.03, 0.4, 1 };
 	static const unsigned workers[] = { 1, 3, MESSAGES };
 
-	for (int kind = UPDATE_NONE; kind <= UPDATE_NESTEROV; kind++)
+	static const enum update_kind kinds[] = { UPDATE_NONE,     UPDATE_SGD,  UPDATE_MOMENTUM,
+						  UPDATE_NESTEROV, UPDATE_ADAM, UPDATE_ADAMW };
+
+	for (size_t kind = 0; kind < sizeof(kinds) / sizeof(kinds[0]); kind++)
 		for (unsigned bits = 0; bits < 16; bits++)
 			for (size_t d = 0; d < sizeof densities / sizeof *densities; d++)
 				for (size_t w = 0; w < 3; w++) {
-					if (thinned((size_t)kind + bits + d + w, 5))
+					if (thinned(kind + bits + d + w, 5))
 						continue;
 					const struct update update = {
-						.kind = (enum update_kind)kind,
+						.kind = kinds[kind],
 						.momentum = 0.9f,
+						.adam = { 0.9f, 0.99f, 1e-8f, 0 },
+						.unbias1 = 10,
+						.unbias2 = 10,
 						.decay = bits & 1 ? 0.01f : 0,
 						.placement = bits & 2 ? STEP_INSIDE : STEP_OUTSIDE
 					};
@@ -233,7 +241,7 @@ static void change_both(struct long_shard *s, unsigned divisor, int everywhere)
 				  .residual = s->residual };
 	struct pick_call call = { 0 };
 
-	update_apply(&sgd, s->sum, NULL, NULL, LONG, divisor, 0.1f);
+	update_apply(&sgd, s->sum, (struct averages){ NULL, NULL }, NULL, LONG, divisor, 0.1f);
 	for (uint32_t i = 0; i < LONG; i++)
 		if (everywhere || float_bits(s->sum[i]) << 1)
 			s->expected[i] += s->sum[i];

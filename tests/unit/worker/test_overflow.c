@@ -85,6 +85,28 @@ static void overflow_at_a_shard(sluice_job *job, int rank, void *argument)
 	      "shard 1 at rank 1 (node n1) in step 2 is NaN or infinite");
 }
 
+/* The mean is finite, but not its square. */
+static void overflow_of_a_square(sluice_job *job, int rank, void *argument)
+{
+	train(job, argument, 0, 1e30f, 1, CULPRIT,
+	      "shard 1 at rank 1 (node n1) in step 2 is NaN or infinite");
+}
+
+TEST(publish__square_that_overflowed__ends_the_job_by_name_and_nothing_is_added)
+{
+	static struct trial trials[] = {
+		{ "up=topk(0.01) down=topk(0.01) memory=residual update=adam(0.9,0.99,1e-8)", 0 },
+		{ "up=topk(0.01),uniform(4) down=topk(0.01),uniform(4) update=adam(0,0.99,1e-8)",
+		  0 },
+		{ "up=topk(0.01) down=topk(0.01),bf16 update=adam(0.9,0.99,1e-8) "
+		  "warmup=dense(2)",
+		  1 },
+		{ "up=all down=all memory=none update=adamw(0.9,0.99,1e-8,0.1)", 0 },
+	};
+	for (size_t i = 0; i < sizeof trials / sizeof *trials; i++)
+		run_in_job(RANKS, overflow_of_a_square, &trials[i]);
+}
+
 TEST(push__sum_that_overflowed__ends_the_job_by_name_with_every_value_type)
 {
 	static struct trial trials[] = {

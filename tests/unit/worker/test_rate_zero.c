@@ -58,7 +58,7 @@ static uint64_t kept_here(const sluice_model *model)
 
 		digest = 5 * digest ^ digest_of(shard->copy, shard->at->span);
 		digest = 7 * digest ^ digest_of(shard_residual(shard), shard->at->span);
-		digest = 11 * digest ^ digest_of(shard->velocity, shard->at->span);
+		digest = 11 * digest ^ digest_of(shard->averages.velocity, shard->at->span);
 	}
 	return digest;
 }
@@ -145,7 +145,44 @@ TEST_IN_JOB(rate_zero__without_a_residual__updates_momentum_as_torch_does, 1)
 	sluice_model_close(&model);
 }
 
-/* ---- local steps ------------------------------------------------------------------ */
+/* The moments count every step, also with a residual, which holds gradients. */
+TEST_IN_JOB(rate_zero__with_adam__updates_the_moments_as_torch_does, 1)
+{
+	static const char *const adams[] = {
+		"up=all down=all memory=none update=adam(0.5,0.75,1e-4)",
+		"up=all down=all memory=residual update=adam(0.5,0.75,1e-4)",
+	};
+	static const float rates[] = { 0, 0.5f, 0, 0.25f };
+
+	for (size_t r = 0; r < sizeof(adams) / sizeof(*adams); r++) {
+		float params[COUNT] = { 0 }, before[COUNT], want[COUNT] = { 0 }, grad[COUNT];
+		float m[COUNT] = { 0 }, v[COUNT] = { 0 };
+
+		check_of = adams[r];
+		sluice_model *model = rank_open(job, params, attributes(adams[r], 2));
+		for (size_t step = 0; step < sizeof(rates) / sizeof(*rates); step++) {
+			const float unbias1 = (float)(1 / (1 - pow(0.5, (double)step + 1))),
+				    unbias2 = (float)(1 / sqrt(1 - pow(0.75, (double)step + 1)));
+
+			fill_gradient(grad, 0, step, params);
+			memcpy(before, params, sizeof(params));
+			CHECK_OK(sluice_set(model, SLUICE_LR, rates[step]));
+			CHECK_STEP(model, grad, params);
+			for (int i = 0; i < COUNT; i++) {
+				m[i] = 0.5f * m[i] + 0.5f * grad[i];
+				v[i] = 0.75f * v[i] + 0.25f * (grad[i] * grad[i]);
+				want[i] -= rates[step] * unbias1 *
+					   (m[i] / (sqrtf(v[i]) * unbias2 + 1e-4f));
+				CHECK(params[i] == want[i]);
+			}
+			CHECK(rates[step] > 0 || !memcmp(before, params, sizeof(params)));
+		}
+		sluice_model_close(&model);
+	}
+	check_of = NULL;
+}
+
+/* ---- local steps ------------------------------------------------------ */
 
 /* Makes four periods of three steps. In every fifth step either the rate or the gradient is 0. */
 static uint64_t train_periods(sluice_job *job, const char *recipe, int rate_is_zero)
