@@ -193,6 +193,11 @@ static void say_delay(struct text *t, const struct recipe *r)
 	if (r->memory == MEMORY_NONE || density >= 1)
 		return;
 	say(t, "step size\n  a coordinate is sent once in about %.0f steps", 1 / density);
+	if (recipe_variance(r)) {
+		say(t, ", which is itself a momentum: keep BETA1 at 0.2 or below, and BETA2 at "
+		       "about 0.99\n");
+		return;
+	}
 	if (left < 1)
 		say(t, ", and momentum multiplies a step by %.3g", 1 / left);
 	say(t, ": the learning rate times the curvature must stay below about %.2g\n",
@@ -219,6 +224,13 @@ static int largest_owner(const struct layout *l, const struct recipe *recipe, ui
 	return owner;
 }
 
+/* The program needs no optimizer of its own if the shards keep its state. */
+static uint64_t bytes_spared(const struct layout *l, const struct recipe *recipe)
+{
+	return l->count * sizeof(float) *
+	       (uint64_t)(recipe_velocity(recipe) + recipe_variance(recipe));
+}
+
 static void say_memory(struct text *t, const struct layout *l, const struct recipe *recipe)
 {
 	uint64_t most;
@@ -231,6 +243,12 @@ static void say_memory(struct text *t, const struct layout *l, const struct reci
 	    "  this owner's rank, with its windows   %10.3f MiB\n",
 	    to_mebibytes(worker_memory(l, recipe)), to_mebibytes(most),
 	    to_mebibytes(model_memory(l, recipe, owner)));
+	if (bytes_spared(l, recipe))
+		say(t,
+		    "  spared at each worker, whose program needs no optimizer: %.3f MiB of "
+		    "running averages, of which the largest shard keeps %.3f MiB\n",
+		    to_mebibytes(bytes_spared(l, recipe)),
+		    to_mebibytes(bytes_spared(l, recipe) / l->count * layout_largest(l, -1).span));
 	if (l->size > l->workers)
 		say(t, "  a worker's rank, with its windows     %10.3f MiB\n",
 		    to_mebibytes(model_memory(l, recipe, 0)));
@@ -390,6 +408,7 @@ static void say_keys(struct text *t, const struct planned *m)
 	say(t, "worker_bytes=%llu\nshard_bytes=%llu\nrank_bytes=%llu\n",
 	    (unsigned long long)worker_memory(l, &m->recipe), (unsigned long long)shards,
 	    (unsigned long long)model_memory(l, &m->recipe, owner));
+	say(t, "spared_bytes=%llu\n", (unsigned long long)bytes_spared(l, &m->recipe));
 	for (enum path p = 0; p < PATHS; p++) {
 		const char *const name = plan_path_names[p];
 

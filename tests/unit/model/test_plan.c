@@ -52,6 +52,8 @@ static const char *const recipes[] = {
 	"up=all signal=innovation when=lazy(10,0.1)",
 	"up=all down=all when=async(4)",
 	"auto",
+	"up=topk(0.1) down=topk(0.1) update=adam(0.9,0.99,1e-8)",
+	"up=all down=all update=adamw(0,0.99,1e-8,0.1)",
 	"up=topk(0.1),f16 down=all memory=residual warmup=dense(3)",
 	"up=topk(0.1) down=topk(0.1) reset=2 warmup=dense(3)",
 };
@@ -450,6 +452,8 @@ TEST(sluice_plan__error_feedback__says_how_large_a_step_may_be)
 		  "multiplies a step by 2: the learning rate times the curvature must stay below "
 		  "about 0.01\n" },
 		{ "up=topk(0.01) down=all guard=raise", "doubles the densities up to 7 times" },
+		{ "up=topk(0.01) down=all update=adam(0.2,0.99,1e-8)",
+		  "100 steps, which is itself a momentum: keep BETA1 at 0.2 or below" },
 		{ "up=topk(0.01) down=all memory=none", NULL },
 		{ "up=all down=all update=momentum(0.9)", NULL },
 	};
@@ -478,6 +482,16 @@ TEST(sluice_plan__keys__are_lines_that_a_program_can_read)
 	static const char *const numbers[] = { "\npush_bytes=", "\npublication_bytes=",
 					       "\nworker_bytes=", "\nshard_bytes=",
 					       "\nrank_bytes=" };
+	static const struct {
+		const char *recipe, *line, *text;
+	} spared[] = {
+		{ "up=all down=all update=adamw(0.9,0.99,1e-8,0)", "\nspared_bytes=24000\n",
+		  "spared at each worker, whose program needs no optimizer: 0.023 MiB of running "
+		  "averages, of which the largest shard keeps 0.023 MiB" },
+		{ "up=all down=all update=adam(0,0.99,1e-8)", "\nspared_bytes=12000\n",
+		  "0.011 MiB" },
+		{ "up=all down=all", "\nspared_bytes=0\n", NULL },
+	};
 	sluice_model_attr attr = ATTR(.count = COUNT, .recipe = "up=topk(0.1) down=all clip=1");
 	static char text[4096];
 
@@ -496,6 +510,15 @@ TEST(sluice_plan__keys__are_lines_that_a_program_can_read)
 	assert_non_null(strstr(text, "\nfold=yes\n")); /* as in a sparse step */
 	assert_int_equal(sluice_plan(&attr, 3, 1, 2, text, sizeof(text)), SLUICE_EINVAL);
 	assert_true(error_says("sluice_plan", "form=2"));
+	for (size_t i = 0; i < sizeof(spared) / sizeof(spared[0]); i++) {
+		attr.recipe = spared[i].recipe;
+		assert_true(sluice_plan(&attr, 3, 0, SLUICE_PLAN_KEYS, text, sizeof(text)) > 0);
+		assert_non_null(strstr(text, spared[i].line));
+		assert_in_range(text_of(attr.recipe, 3, 0, text, sizeof(text)), 1,
+				sizeof(text) - 1);
+		assert_true(!strstr(text, spared[i].text ? spared[i].text : "spared at") ==
+			    !spared[i].text);
+	}
 }
 
 TEST(sluice_plan__what_it_cannot_plan__is_refused_by_name)
