@@ -3,6 +3,7 @@
 import copy
 import gc
 import io
+import itertools
 import os
 import socket
 import subprocess
@@ -797,13 +798,21 @@ def optimizer_clips(job):
     optimizer.close()
 
 
+# What the shards do, and the optimizer of torch that does the same.
+STEPPERS = ((" decay=0.01", lambda p: torch.optim.SGD(p, lr=0.1, weight_decay=0.01)),
+            (" update=adam(0.5,0.9,1e-3) decay=0.01",
+             lambda p: torch.optim.Adam(p, lr=0.1, betas=(0.5, 0.9), eps=1e-3, weight_decay=0.01)),
+            (" update=adamw(0.5,0.9,1e-3,0.01)",
+             lambda p: torch.optim.AdamW(p, lr=0.1, betas=(0.5, 0.9), eps=1e-3, weight_decay=0.01)))
+
+
 def optimizer_rate_zero(job):
     """A schedule from 0 to 0: a step with rate 0 changes nothing."""
     rates = (0.0, 0.05, 0.1, 0.05, 0.0)
-    for begin in (0.0, 0.1):
+    for begin, (words, make) in itertools.product((0.0, 0.1), STEPPERS):
         model, alone = network(), network()
-        optimizer = sluice.torch.Optimizer(model, DENSE, lr=begin, job=job)
-        reference = torch.optim.SGD(alone.parameters(), lr=1.0)
+        optimizer = sluice.torch.Optimizer(model, DENSE + words, lr=begin, job=job)
+        reference = make(alone.parameters())
         for step, rate in enumerate(rates):
             optimizer.param_groups[0]["lr"] = reference.param_groups[0]["lr"] = rate
             step_of(model, optimizer, rows(step, job.rank))
@@ -914,17 +923,20 @@ def rank_optimizer(job, folder):
     def falls(optimizer):
         return torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 0.7 ** step)
 
-    model, alone = network(), network()
-    optimizer = sluice.torch.Optimizer(groups(model), DENSE + " decay=0.01", lr=0.1, job=job)
-    reference = torch.optim.SGD([{"params": list(alone[:3].parameters()), "weight_decay": 0.1},
-                                 {"params": list(alone[4].parameters()), "lr": 0.02}], lr=0.1, weight_decay=0.01)
-    schedulers = [falls(optimizer), falls(reference)]
-    for step in range(4):
-        step_of(model, optimizer, rows(step, job.rank))
-        step_of(alone, reference, all_rows(step))
-        for scheduler in schedulers:
-            scheduler.step()
-    check_close(model, alone, 1e-6)
+    for words, make in STEPPERS:
+        model, alone = network(), network()
+        optimizer = sluice.torch.Optimizer(groups(model), DENSE + words, lr=0.1, job=job)
+        reference = make([{"params": list(alone[:3].parameters()), "weight_decay": 0.1},
+                          {"params": list(alone[4].parameters()), "lr": 0.02}])
+        schedulers = [falls(optimizer), falls(reference)]
+        for step in range(4):
+            step_of(model, optimizer, rows(step, job.rank))
+            step_of(alone, reference, all_rows(step))
+            for scheduler in schedulers:
+                scheduler.step()
+        check_close(model, alone, 1e-6 if "adam" not in words else 1e-5)
+        if words != STEPPERS[-1][0]:
+            optimizer.close()
     assert optimizer.layout.names[-1] == "4.bias"
     for key, value, why in (("weight_decay", 0.2, "group 1 has weight_decay=0.2"),
                             ("lr", 0.02, "group 1 has lr=0.02, and group 0 has")):

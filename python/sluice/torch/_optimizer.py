@@ -46,6 +46,14 @@ def _groups(params: Any) -> List[Tuple[_Named, Dict[str, Any]]]:
     return found
 
 
+def _decay_of(recipe: Recipe) -> float:
+    """The weight decay of a complete recipe."""
+    update = recipe.get("update") or ""
+    if update.startswith("adamw("):
+        return float(update.rstrip(")").split(",")[3])
+    return float(recipe.get("decay") or 0)
+
+
 def _check_inner(inner: torch.optim.Optimizer) -> None:
     closure = inspect.signature(inner.step).parameters.get("closure")
     if closure is not None and closure.default is inspect.Parameter.empty:
@@ -70,7 +78,7 @@ class Optimizer(torch.optim.Optimizer):
     params: a module, its named_parameters(), whose names then appear in messages, or its parameters(). Frozen
         parameters must stay frozen: a step refuses parameters that were unfrozen later.
         Without inner also groups, ``{"params": ..., "lr": ..., "weight_decay": ...}``; a group without
-        weight_decay has the recipe's decay=. Not all recipes can have groups, see rules in
+        weight_decay has the recipe's decay=, or that of update=adamw. Not all recipes can have groups, see rules in
         sluice_model_open(3).
     recipe: see sluice_recipe(7); None takes SLUICE_RECIPE, else the default. Without inner the shards make the
         step that update= names.
@@ -151,7 +159,8 @@ class Optimizer(torch.optim.Optimizer):
             if self.model.recipe.get("update") == "none":
                 self.model.close()
                 raise InvalidError("the recipe has update=none, so nothing would step: give inner= an "
-                                   "optimizer, or set update=sgd, momentum(0.9) or nesterov(0.9)")
+                                   "optimizer, or set update=sgd, momentum(0.9), nesterov(0.9) or "
+                                   "adamw(0.2,0.99,1e-8,0.1)")
             with torch.no_grad():
                 for i, p in enumerate(parameters):
                     p.data = self.layout.view(self._flat, i)
@@ -187,7 +196,7 @@ class Optimizer(torch.optim.Optimizer):
         usual = 0.0
         if None in self._decays:
             text = str(recipe or "").strip() or os.environ.get("SLUICE_RECIPE")
-            usual = float(Recipe(text).complete(steps_per_epoch=steps_per_epoch or 1000).get("decay") or 0)
+            usual = _decay_of(Recipe(text).complete(steps_per_epoch=steps_per_epoch or 1000))
         return [(factor, usual if decay is None else decay)
                 for group, factor, decay in zip(self.param_groups, self._factors, self._decays)
                 for _ in group["params"]]
