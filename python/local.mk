@@ -26,6 +26,7 @@ python_examples = \
 	python/bench/ddp.py \
 	python/bench/fashion.py \
 	python/bench/measure \
+	python/bench/simulated_gpt.py \
 	python/bench/ways.py \
 	python/examples/fashion.py \
 	python/examples/fashion.sbatch \

@@ -1,0 +1,196 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""A small GPT that four simulated ranks train with AdamW, at the shards or at the workers.
+
+    python/bench/simulated_gpt.py TEXT "up=topk(0.04),uniform(4) down=topk(0.04),uniform(4) update=adamw(0.2,0.99,1e-8,0.1)"
+    python/bench/simulated_gpt.py TEXT "up=topk(0.04),uniform(4) down=topk(0.04),uniform(4) update=none"
+
+With update=none, AdamW with --betas and --decay makes its step at the workers, with the mean that they pull. TEXT is
+a file of text, which may be packed by gzip; its last tenth is for validation. Prints a line of JSON: the loss, and how
+many times fewer bytes than dense ones the ranks pushed and pulled, their own shards included.
+"""
+import argparse
+import ctypes
+import gzip
+import json
+import math
+
+import torch
+from torch.nn.functional import cross_entropy, embedding, gelu, layer_norm
+
+from sluice._abi import CONSTANTS, sluice_model_stats
+from sluice._library import check, lib
+from sluice.recipe import attributes
+
+LENGTH, WORKERS, ROWS, WIDTH, LAYERS, HEADS = 64, 4, 4, 96, 2, 4
+CLIP, WARMUP, LOWEST = 1.0, 50, 0.1  # norm of a worker's gradient; steps; share of the rate at the end
+RANK_MAIN = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+
+
+class Net:
+    """One vector of parameters for each worker, in one batch."""
+
+    def __init__(self, symbols, workers):
+        self.symbols, self.shapes = symbols, {}  # name: (shape, standard deviation; 0 for zeros, -1 for ones)
+        self.shapes.update(tok=((symbols, WIDTH), 0.06), pos=((LENGTH, WIDTH), 0.02))
+        for i in range(LAYERS):
+            for name, a, b, scale in (("qkv", 1, 3, 1), ("out", 1, 1, 0.5), ("upw", 1, 4, 1), ("dnw", 4, 1, 0.5)):
+                self.shapes[f"{name}{i}"] = ((a * WIDTH, b * WIDTH), scale / (a * WIDTH) ** 0.5)
+                self.shapes[f"{name}{i}b"] = ((b * WIDTH,), 0)
+            for name in "n1", "n2":
+                self.shapes.update({f"{name}{i}g": ((WIDTH,), -1), f"{name}{i}b": ((WIDTH,), 0)})
+        self.shapes.update(nfg=((WIDTH,), -1), nfb=((WIDTH,), 0), head=((WIDTH, symbols), 0.5 / WIDTH ** 0.5),
+                           headb=((symbols,), 0))
+        self.count = sum(math.prod(shape) for shape, _ in self.shapes.values())
+        self.params, self.grads = torch.empty(workers, self.count), torch.zeros(workers, self.count)
+        self.of, at = {}, 0
+        for name, (shape, _) in self.shapes.items():
+            part = slice(at, at + math.prod(shape))
+            self.of[name] = self.params[:, part].view(workers, *shape).detach().requires_grad_()
+            self.of[name].grad = self.grads[:, part].view(workers, *shape)
+            at = part.stop
+        self.future = torch.full((LENGTH, LENGTH), float("-inf")).triu(1)
+
+    def start(self, seed):
+        generator = torch.Generator().manual_seed(seed)
+        return torch.cat([torch.ones(math.prod(shape)) if std < 0 else
+                          torch.randn(math.prod(shape), generator=generator) * std
+                          for shape, std in self.shapes.values()])
+
+    def linear(self, x, name):
+        return torch.baddbmm(self.of[name + "b"].unsqueeze(1), x, self.of[name])
+
+    def norm(self, x, name):
+        return torch.addcmul(self.of[name + "b"].unsqueeze(1), layer_norm(x, (WIDTH,)), self.of[name + "g"].unsqueeze(1))
+
+    def loss(self, x, y):
+        """The sum over the workers of their mean losses; x: workers, rows, places."""
+        workers, rows, _ = x.shape
+        table = self.of["tok"].reshape(workers * self.symbols, WIDTH)
+        z = embedding(x + torch.arange(workers).view(-1, 1, 1) * self.symbols, table) + self.of["pos"].unsqueeze(1)
+        z = z.view(workers, rows * LENGTH, WIDTH)
+        for i in range(LAYERS):
+            q, k, v = self.linear(self.norm(z, f"n1{i}"), f"qkv{i}").view(
+                workers * rows, LENGTH, 3, HEADS, WIDTH // HEADS).permute(2, 0, 3, 1, 4)
+            scores = (q @ k.transpose(-1, -2)) * (WIDTH // HEADS) ** -0.5 + self.future
+            mixed = (scores.softmax(-1) @ v).transpose(1, 2).reshape(workers, rows * LENGTH, WIDTH)
+            z = z + self.linear(mixed, f"out{i}")
+            hidden = gelu(self.linear(self.norm(z, f"n2{i}"), f"upw{i}"), approximate="tanh")
+            z = z + self.linear(hidden, f"dnw{i}")
+        scores = self.linear(self.norm(z, "nf"), "head")
+        return cross_entropy(scores.view(-1, self.symbols), y.reshape(-1), reduction="sum") / (rows * LENGTH)
+
+    def gradients(self, x, y):
+        """Of each worker, with at most the norm CLIP."""
+        self.grads.zero_()
+        with torch.enable_grad():
+            self.loss(x, y).backward()
+        return self.grads.mul_((CLIP / (self.grads.norm(dim=1, keepdim=True) + 1e-6)).clamp(max=1))
+
+
+def draw(text, workers, rows, generator):
+    at = torch.randint(len(text) - LENGTH - 1, (workers, rows, 1), generator=generator) + torch.arange(LENGTH + 1)
+    return text[at][..., :-1], text[at][..., 1:]
+
+
+class Training:
+    """What the simulated ranks share. Only one of them runs at any time."""
+
+    def __init__(self, args):
+        with (gzip.open if args.text.endswith(".gz") else open)(args.text, "rb") as file:
+            data = torch.frombuffer(bytearray(file.read()), dtype=torch.uint8).long()
+        symbols = data.unique()
+        data = torch.searchsorted(symbols, data)
+        cut = len(data) * 9 // 10
+        self.args, self.train = args, data[:cut]
+        self.net, self.judge = Net(len(symbols), WORKERS), Net(len(symbols), 1)
+        self.rows = draw(data[cut:], 1, 256, torch.Generator().manual_seed(7))
+        self.generator = torch.Generator().manual_seed(args.seed * 1000 + 5)
+        self.x = self.net.start(args.seed)
+        self.m, self.v = torch.zeros_like(self.x), torch.zeros_like(self.x)
+        self.at_worker = "update=none" in args.recipe
+        self.drawn = self.done = 0
+        self.curve, self.bytes, self.error, self.ends = [], [0, 0, 0], None, []
+
+    def rate(self, step):
+        falling = 0.5 * (1 + math.cos(math.pi * step / self.args.steps))
+        return self.args.lr * min(1, step / WARMUP) * (LOWEST + (1 - LOWEST) * falling)
+
+    def prepare(self, step):
+        """The first rank that comes to a step computes the gradients of all."""
+        if self.drawn < step:
+            self.drawn = step
+            self.net.params.copy_(self.x)
+            self.net.gradients(*draw(self.train, WORKERS, ROWS, self.generator))
+
+    def finish(self, step, pulled):
+        """The first rank that has pulled makes the step of all."""
+        if self.done == step:
+            return
+        self.done, lr, (b1, b2) = step, self.rate(step), self.args.betas
+        if self.at_worker:
+            self.m.lerp_(pulled, 1 - b1)
+            self.v.mul_(b2).addcmul_(pulled, pulled, value=1 - b2)
+            change = self.m / (1 - b1 ** step) / ((self.v / (1 - b2 ** step)).sqrt() + 1e-8)
+            self.x.mul_(1 - lr * self.args.decay).sub_(change, alpha=lr)
+        else:
+            self.x.copy_(pulled)
+        if step % max(1, self.args.steps // 10) == 0 or step == self.args.steps:
+            self.judge.params[0] = self.x
+            self.curve.append(round(float(self.judge.loss(*self.rows)), 4))
+
+    def rank(self, job):
+        rank, params, model = lib.sluice_rank(job), self.x.clone(), ctypes.c_void_p()
+        attr = attributes(self.args.recipe, count=self.net.count, lr=self.args.lr)
+        check(lib.sluice_model_open(job, ctypes.byref(attr), params.data_ptr(), ctypes.byref(model)))
+        for step in range(1, self.args.steps + 1):
+            self.prepare(step)
+            check(lib.sluice_set(model, CONSTANTS["SLUICE_LR"], self.rate(step)))
+            check(lib.sluice_push(model, self.net.grads[rank].data_ptr()))
+            check(lib.sluice_pull(model, params.data_ptr()))
+            self.finish(step, params)
+        stats = sluice_model_stats()
+        stats.size = ctypes.sizeof(stats)
+        check(lib.sluice_stats(model, ctypes.byref(stats)))
+        for i, way in enumerate(("pushed", "pulled", "dense")):
+            self.bytes[i] += getattr(stats, f"{way}_bytes") + getattr(stats, f"own_{way}_bytes")
+        self.ends.append(params)
+        lib.sluice_model_close(ctypes.byref(model))
+
+    def run(self):
+        def rank_main(job, _):
+            try:
+                with torch.no_grad():
+                    self.rank(job)
+            except Exception as error:  # a callback of C has nobody to raise it to
+                self.error = self.error or error
+                return -1
+            return 0
+
+        lib.sluice_simulate.argtypes = [ctypes.c_void_p, ctypes.c_int, RANK_MAIN, ctypes.c_void_p]
+        code = lib.sluice_simulate(None, WORKERS, RANK_MAIN(rank_main), None)
+        if self.error:
+            raise self.error
+        check(code)
+        assert all(torch.equal(end, self.ends[0]) for end in self.ends), "the ranks have different parameters"
+        pushed, pulled, dense = self.bytes
+        return {"recipe": self.args.recipe, "seed": self.args.seed, "steps": self.args.steps, "lr": self.args.lr,
+                "loss": self.curve[-1], "times_fewer_pushed": round(dense / 2 / pushed, 1),
+                "times_fewer_pulled": round(dense / 2 / pulled, 1), "curve": self.curve}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("text")
+    parser.add_argument("recipe")
+    parser.add_argument("--steps", type=int, default=1000)
+    parser.add_argument("--lr", type=float, default=4e-3)
+    parser.add_argument("--betas", type=float, nargs=2, default=(0.2, 0.99), help="of the workers' AdamW")
+    parser.add_argument("--decay", type=float, default=0.1, help="of the workers' AdamW")
+    parser.add_argument("--seed", type=int, default=1)
+    torch.set_num_threads(1)
+    print(json.dumps(Training(parser.parse_args()).run()), flush=True)
+
+
+if __name__ == "__main__":
+    main()
