@@ -101,6 +101,12 @@ const struct method methods[] = {
 	{ "randk", "Stich, Cordonnier, Jaggi, Sparsified SGD with Memory, NeurIPS 2018",
 	  "up=randk(0.01) down=all memory=residual(inside) dense=none update=sgd",
 	  "k values up and k pairs down, no positions up; worker +1 vector" },
+	{ "shard-adamw",
+	  "Loshchilov, Hutter, Decoupled Weight Decay Regularization, ICLR 2019, at the shards",
+	  "up=topk(0.04),uniform(4) down=topk(0.04),uniform(4) memory=residual(outside) "
+	  "update=adamw(0.2,0.99,1e-8,0.1)",
+	  "d/25 pairs up and down, with values of 4 bits; worker +1 vector and no optimizer, shard "
+	  "+3" },
 };
 const size_t n_methods = sizeof(methods) / sizeof(methods[0]);
 

@@ -11,6 +11,7 @@ for method in $methods; do
 	case $method in
 	# for convex losses and gradients with little noise
 	lag-* | laq) options="--model softmax --limit 8000 --epochs 10 --batch 500 --lr 0.02 --smoothness 200 --method $method" ;;
+	shard-adamw) options="$options --lr 0.004" ;;
 	esac
 	job_ok "$method" 4 $options --quiet
 	loss=$(final "$method" loss)
