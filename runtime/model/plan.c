@@ -41,7 +41,7 @@ const char *const plan_trait_names[TRAITS] = {
 	[TRAIT_ZERO] = "nonfinite=zero",
 	[TRAIT_SKIP_ALL] = "nonfinite=skip-all",
 	[TRAIT_NO_MEMORY] = "memory=none",
-	[TRAIT_FILTERED] = "memory=lowpass or twostep",
+	[TRAIT_FILTERED] = "memory=lowpass, twostep or decay",
 	[TRAIT_NO_UPDATE] = "update=none",
 	[TRAIT_AVERAGE] = "update=average",
 	[TRAIT_ACCELERATED] = "update=accelerated",
@@ -77,13 +77,14 @@ const char *const plan_trait_names[TRAITS] = {
 static const char sent_as_encoded[] = "values other than f32 are encoded";
 static const char two_passes[] = "the gradient is changed before it is sent";
 static const char added_apart[] = "the signal is made of the gradient before the selection";
-static const char device_adds[] = "only signal=gradient or momentum with memory=residual or none "
-				  "is added there";
+static const char device_adds[] = "only signal=gradient or momentum with memory=none, or residual "
+				  "without decay, is added there";
 static const char device_whole[] = "the recipe has steps that need the whole residual";
 static const char made_of_each[] = "signal= other than gradient is made of each gradient";
 static const char left_out[] =
 	"nonfinite= other than abort leaves out values that are already in the sum";
-static const char no_sum[] = "memory= other than residual does not keep a sum of gradients";
+static const char no_sum[] =
+	"memory= other than residual without decay does not keep a sum of gradients";
 static const char over_the_whole[] = "signal=innovation, when= other than always and "
 				     "update=average decide over the whole vector";
 static const char agreed[] = "a step has several exchanges, of an agreed support";
@@ -361,7 +362,8 @@ void plan_make(struct path_plan *plan, const struct recipe *recipe, enum value_t
 		{ recipe->nonfinite == NONFINITE_ZERO, TRAIT(ZERO) },
 		{ recipe->nonfinite == NONFINITE_SKIP_ALL, TRAIT(SKIP_ALL) },
 		{ recipe->memory == MEMORY_NONE, TRAIT(NO_MEMORY) },
-		{ recipe->memory == MEMORY_LOWPASS || recipe->memory == MEMORY_TWOSTEP,
+		{ recipe->memory == MEMORY_LOWPASS || recipe->memory == MEMORY_TWOSTEP ||
+			  recipe->memory_decay < 1,
 		  TRAIT(FILTERED) },
 		{ recipe_pulls_mean(recipe), TRAIT(NO_UPDATE) },
 		{ recipe_pushes_params(recipe), TRAIT(AVERAGE) },

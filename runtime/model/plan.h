@@ -54,7 +54,7 @@ enum trait {
 	TRAIT_ZERO,
 	TRAIT_SKIP_ALL,
 	TRAIT_NO_MEMORY,
-	TRAIT_FILTERED,  /* memory=lowpass or twostep */
+	TRAIT_FILTERED,  /* memory=lowpass or twostep, or a residual that decays */
 	TRAIT_NO_UPDATE, /* update=none */
 	TRAIT_AVERAGE,
 	TRAIT_ACCELERATED,

@@ -158,11 +158,19 @@ static int axis_at(const char *text)
 	return id;
 }
 
+/* Returns 1 if p is inside the parentheses of an argument. */
+static int is_in_argument(const char *value, const char *p)
+{
+	while (p > value && *p != '(' && *p != ')')
+		p--;
+	return *p == '(';
+}
+
 /* Refuses two words that are separated by a comma instead of a space. */
 static int refuse_comma(const struct word *w)
 {
 	for (const char *p = w->value; (p = strpbrk(p, ",;")) != NULL; p++)
-		if (axis_at(p + 1) < AXES)
+		if (axis_at(p + 1) < AXES && !is_in_argument(w->value, p))
 			return fail(SLUICE_EINVAL,
 				    "recipe: a \"%c\" stands between two words in \"%s\": write a "
 				    "space there, as in \"%s=%.*s %.*s\"",
@@ -339,6 +347,7 @@ int recipe_parse(const char *text, struct recipe *out)
 	d.recipe.up.density = d.recipe.down.density = 1;
 	d.recipe.update = UPDATE_SGD;
 	d.recipe.period = 1;
+	d.recipe.memory_decay = 1;
 	memcpy(d.recipe.dense, "*bias*", sizeof("*bias*"));
 	while ((rest = next_word(rest, &w)) != NULL) {
 		rc = read_word(&w, &d);

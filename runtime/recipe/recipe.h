@@ -23,9 +23,10 @@
  *   signal=     gradient | momentum(M)[,mask|nomask] | storm(A) | igt(A) | innovation | svrg(M),
  *               each [,noise(R)]. 0 <= M < 1; mask is the default for topk; A as for ema; R > 0;
  *               svrg: M >= 1 steps, see shard_async.h
- *   memory=     none | residual[(inside|outside)] | lowpass(B)[,inside|outside] | twostep(B).
- *               0 < B <= 1. Default: residual if up or down is topk or narrower than f32, else
- *               none; none with an unbiased selector. Placement: inside; twostep: outside
+ *   memory=     none | residual[(inside|outside)] | residual([inside|outside,]decay=B)
+ *               | lowpass(B)[,inside|outside] | twostep(B). 0 < B <= 1. Default: residual if up or
+ *               down is topk or narrower than f32, else none; none with an unbiased selector.
+ *               Placement: inside; twostep: outside
  *   update=     none | sgd (default) | momentum(M) | nesterov(M) | ema(A) | average | accelerated
  *               | adam(B1,B2,EPS) | adamw(B1,B2,EPS,L). 0 < A <= 1, or 1/t; 0 <= B1, B2 < 1;
  *               EPS > 0; L >= 0. With adam and adamw the placement is outside
@@ -108,8 +109,9 @@ struct recipe {
 	float signal_alpha; /* storm, igt: as for update_alpha */
 	float noise;        /* standard deviation; 0: no noise */
 	enum memory_kind memory;
-	float memory_beta; /* lowpass, twostep */
-	uint64_t reset;    /* steps; 0: never */
+	float memory_beta;  /* lowpass, twostep */
+	float memory_decay; /* residual: the share of it that is left one exchange later; else 1 */
+	uint64_t reset;     /* steps; 0: never */
 	enum placement placement;
 	enum update_kind update;
 	float update_momentum;

@@ -42,6 +42,7 @@ __extension__ typedef unsigned __int128 fact_set;
 	FACT(FREEZE_SPARSE, freezes_sparse(r))                                                     \
 	FACT(INSIDE_WORD, d->inside_given)                                                         \
 	FACT(OUTSIDE, r->placement == STEP_OUTSIDE)                                                \
+	FACT(FADES, r->memory_decay < 1)                                                           \
 	FACT(RESET, r->reset != 0)                                                                 \
 	FACT(MASK, r->mask)                                                                        \
 	FACT(NOISE, r->noise > 0)                                                                  \
@@ -289,6 +290,9 @@ static const struct exclusion exclusions[] = {
 	  "\"{when}\" makes each worker run plain SGD locally, so the learning rate must be "
 	  "applied at the worker: write it with update=sgd, momentum, nesterov or average, "
 	  "signal=gradient or momentum, and memory=none or residual(inside)" },
+	{ WHEN(EVERY), HAS(FADES),
+	  "\"{memory}\" with \"{when}\": the residual would decay in each local step; write "
+	  "memory=residual" },
 	{ WHEN(EVERY), HAS(UP_LEADER) | HAS(UP_SKETCH) | HAS(AUTO),
 	  "\"{when}\" with {up}: write up=all or up=topk(DENSITY)" },
 

@@ -149,23 +149,54 @@ static int read_signal_word(const struct word *w, struct draft *d)
 
 /* ---- memory ------------------------------------------------------------------ */
 
-static int read_placement(const struct word *w, const struct item *item, struct draft *d)
+static int read_placement(const struct word *w, const char *name, struct draft *d)
 {
 	for (int p = STEP_INSIDE; p <= STEP_OUTSIDE; p++) {
-		if (strcmp(item->argument, placement_words[p]) == 0) {
+		if (strcmp(name, placement_words[p]) == 0) {
 			d->recipe.placement = (enum placement)p;
 			d->inside_given = p == STEP_INSIDE;
-			return refuse_more_items(w, 1);
+			return SLUICE_OK;
 		}
 	}
 
-	const char *near = nearest_word(item->argument, placement_words, 2);
+	const char *near = nearest_word(name, placement_words, 2);
 
 	return fail(SLUICE_EINVAL,
 		    "recipe: unknown placement \"%.40s\" in \"%s\"%s%s%s the step size is applied "
 		    "inside the residual or outside of it",
-		    item->argument, w->quote, near ? ": did you mean \"" : ":", near ? near : "",
+		    name, w->quote, near ? ": did you mean \"" : ":", near ? near : "",
 		    near ? "\"?" : "");
+}
+
+/* Reads PLACEMENT, decay=B, or both. */
+static int read_residual(const struct word *w, const struct item *item, struct draft *d)
+{
+	static const char rule[] = "residual(decay=B) takes the share of the residual that is left "
+				   "one exchange later, above 0 and at most 1";
+	static const char key[] = "decay=";
+	char text[RECIPE_TEXT_BYTES];
+	const char *part, *placement = NULL, *decay = NULL;
+	char *rest = text;
+	float *keep = &d->recipe.memory_decay;
+	int rc = SLUICE_OK;
+
+	memcpy(text, item->argument, strlen(item->argument) + 1);
+	while ((part = strsep(&rest, ",")) != NULL && !rc) {
+		const char **of = strncmp(part, key, strlen(key)) ? &placement : &decay;
+
+		if (*of)
+			return refuse_number(w, item->argument,
+					     "residual takes inside or outside once, and decay=B "
+					     "once");
+		*of = part;
+	}
+	if (placement)
+		rc = read_placement(w, placement, d);
+	if (!rc && decay)
+		rc = read_float(w, decay + strlen(key), rule, keep);
+	if (!rc && !(*keep > 0 && *keep <= 1))
+		rc = refuse_number(w, item->argument, rule);
+	return rc ? rc : refuse_more_items(w, 1);
 }
 
 static int read_memory(const struct word *w, struct draft *d)
@@ -187,7 +218,7 @@ static int read_memory(const struct word *w, struct draft *d)
 		return rc ? rc : refuse_more_items(w, 1);
 	}
 	if (found == MEMORY_RESIDUAL)
-		return read_placement(w, item, d);
+		return read_residual(w, item, d);
 	rc = read_share(w, item, beta_rule, &r->memory_beta);
 	if (found == MEMORY_TWOSTEP)
 		r->placement = STEP_OUTSIDE; /* its errors exclude the step size */

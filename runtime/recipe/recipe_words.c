@@ -49,6 +49,7 @@ const struct axis recipe_axes[AXES] = {
 			  signal_words, 9 },
 	[AXIS_MEMORY] = { "memory",
 			  "takes none, residual, residual(inside), residual(outside), "
+			  "residual(decay=B), residual(PLACEMENT,decay=B), "
 			  "lowpass(BETA), then inside or outside, or twostep(BETA)",
 			  memory_words, 6 },
 	[AXIS_UPDATE] = { "update",
@@ -375,7 +376,11 @@ void recipe_print(const struct recipe *r, char text[RECIPE_TEXT_BYTES])
 	print_signal(&w, r);
 	write_text(&w, "memory=%s", memory_words[r->memory]);
 	if (r->memory == MEMORY_RESIDUAL)
-		write_text(&w, "(%s)", placement_words[r->placement]);
+		write_text(&w, "(%s", placement_words[r->placement]);
+	if (r->memory == MEMORY_RESIDUAL && r->memory_decay < 1)
+		write_text(&w, ",decay=%s", shortest(r->memory_decay, 1, number));
+	if (r->memory == MEMORY_RESIDUAL)
+		write_text(&w, ")");
 	if (r->memory == MEMORY_LOWPASS || r->memory == MEMORY_TWOSTEP)
 		write_text(&w, "(%s)", shortest(r->memory_beta, 1, number));
 	if (r->memory == MEMORY_LOWPASS)

@@ -161,8 +161,11 @@ static void recall(const struct worker *w, uint64_t at, size_t n)
 	float alpha, newer, older;
 
 	switch (recipe->memory) {
-	case MEMORY_NONE:
-	case MEMORY_RESIDUAL: return;
+	case MEMORY_NONE: return;
+	case MEMORY_RESIDUAL:
+		for (size_t i = 0; recipe->memory_decay < 1 && i < n; i++)
+			residual[i] *= recipe->memory_decay;
+		return;
 	case MEMORY_LOWPASS:
 		lowpass(residual, (float *)w->kept.of[KEPT_MEMORY] + at, n, recipe->memory_beta);
 		return;

@@ -13,6 +13,10 @@ TEST(recipe_print__spells_out_every_axis)
 	expect_print("", "up=topk(0.01),f32 down=topk(0.05),f32 signal=gradient "
 			 "memory=residual(inside) update=sgd warmup=0steps dense=*bias* clip=none "
 			 "decay=0 nonfinite=abort coding=fast reset=none seed=0 when=always");
+	expect_print("up=topk(0.01) memory=residual(decay=.95)",
+		     "up=topk(0.01),f32 down=all,f32 signal=gradient "
+		     "memory=residual(inside,decay=0.95) update=sgd warmup=0steps dense=*bias* "
+		     "clip=none decay=0 nonfinite=abort coding=fast reset=none seed=0 when=always");
 	expect_print("up=all,uniform(4) signal=storm(0.1),noise(0.5) memory=twostep(1) "
 		     "update=ema(0.1) seed=7 when=always",
 		     "up=all,uniform(4,512) down=all,f32 signal=storm(0.1),noise(0.5) "
@@ -49,6 +53,8 @@ static const char *const valid_recipes[] = {
 	"update=nesterov(0.99) clip=0.1 decay=3.3e-5 nonfinite=zero",
 	"update=none clip=1e30 dense=*norm*,head.bias,[ab]? warmup=12345678901",
 	"memory=none up=all,f16",
+	"up=topk(0.1) memory=residual(outside,decay=0.3333333)",
+	"up=topk(0.1) memory=residual(decay=1)",
 	"signal=momentum(0),mask up=topk(1)",
 	"warmup=0.3333333333333333epochs up=topk(100%)",
 	"dense=none update=momentum(0)",

@@ -198,6 +198,9 @@ TEST(recipe_parse__other_numbers_outside_are_refused)
 	expect_refused("decay=-1", "\"-1\"|0 or above");
 	expect_refused("decay=1e60", "\"1e60\"|0 or above");
 	expect_refused("decay=none", "\"none\"|is not a number");
+	expect_refused("memory=residual(decay=0)", "\"decay=0\"|above 0 and at most 1");
+	expect_refused("memory=residual(decay=1.5)", "\"decay=1.5\"|above 0 and at most 1");
+	expect_refused("memory=residual(inside,decay=)", "is not a number|above 0 and at most 1");
 	expect_refused("warmup=-5", "\"-5\"|cannot be negative");
 	expect_refused("warmup=1.5", "\"1.5\"|whole number");
 	expect_refused("warmup=1e13", "at most 1e12");
@@ -233,6 +236,10 @@ TEST(recipe_parse__misplaced_pieces_are_refused)
 	expect_refused("memory=none(inside)", "\"none\" takes no argument");
 	expect_refused("memory=residual,none", "\"none\" is one value too many");
 	expect_refused("memory=residual(inside),none", "\"none\" is one value too many");
+	expect_refused("memory=residual(inside,outside)", "inside or outside once");
+	expect_refused("memory=residual(decay=.9,decay=.8)", "decay=B once");
+	expect_refused("memory=residual(decay=.9,outsid)", "\"outsid\"|did you mean \"outside\"");
+	expect_refused("memory=residual(decay=.9),mask", "\"mask\" is one value too many");
 	expect_refused("update=sgd(0.1)", "\"sgd\" takes no argument");
 	expect_refused("update=sgd,none", "\"none\" is one value too many");
 	expect_refused("nonfinite=skip,zero", "\"zero\" is one value too many");

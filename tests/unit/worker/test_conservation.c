@@ -48,7 +48,7 @@ static void split_exactly(sluice_job *job, int rank, void *argument)
 		uint32_t n = last_sent(model, sent);
 		CHECK(n > 0);
 		for (int i = 0; i < COUNT; i++) {
-			float accumulated = before[i] + lr * grad[i];
+			float accumulated = model->recipe.memory_decay * before[i] + lr * grad[i];
 			CHECK(float_bits(sent[i] + residual[i]) == float_bits(accumulated));
 			CHECK(sent[i] == 0 ||
 			      fabsf(residual[i]) <= shared->most * fabsf(accumulated));
@@ -102,6 +102,15 @@ TEST(push__e3m0__rounding_stays_in_the_residual_to_the_bit)
 {
 	split_with("up=topk(0.1),e3m0 down=topk(0.1),e3m0", 1);
 	split_with("up=all,e3m0 down=all,e3m0", 1);
+}
+
+/* Only what a worker has not sent decays: e = B e + signal - sent. */
+TEST(push__residual_that_decays__sent_plus_residual_is_the_decayed_accumulator_to_the_bit)
+{
+	split_with("up=topk(0.1) down=topk(0.1) memory=residual(decay=0.95) dense=none", 0);
+	split_with("up=topk(0.1),f16 down=topk(0.1),f16 memory=residual(inside,decay=0.5)",
+		   0x1p-7f);
+	split_with("up=all,bf16 down=all,bf16 memory=residual(decay=0.3)", 0x1p-7f);
 }
 
 /* Follows momentum correction: velocity and residual of each coordinate, from the values that were
