@@ -120,7 +120,8 @@ static int publishes_union(const struct recipe *recipe, const struct schedule *s
 	       recipe->when != WHEN_ASYNC && recipe->signal != SIGNAL_INNOVATION &&
 	       !recipe->automatic && !recipe->reset && !recipe->svrg_steps &&
 	       !recipe->warmup_dense && !schedule->moves_all &&
-	       (recipe_pulls_mean(recipe) || recipe->update == UPDATE_SGD);
+	       (recipe_pulls_mean(recipe) || recipe->update == UPDATE_SGD ||
+		recipe->update == UPDATE_SIGN);
 }
 
 /* Returns 1 if a step publishes exactly the coordinates that workers and shards agreed on. */

@@ -46,6 +46,7 @@ const char *const plan_trait_names[TRAITS] = {
 	[TRAIT_AVERAGE] = "update=average",
 	[TRAIT_ACCELERATED] = "update=accelerated",
 	[TRAIT_WARMUP_DENSE] = "warmup=dense",
+	[TRAIT_SIGN] = "update=sign",
 	[TRAIT_EVERY] = "when=every",
 	[TRAIT_DECAY] = "decay=",
 	[TRAIT_PERIOD] = "when=every(2) or more",
@@ -180,6 +181,7 @@ const char *const plan_refusals[TRAITS][PATHS] = {
 				[PATH_RULES] = "update=accelerated moves from anchor to anchor" },
 	[TRAIT_WARMUP_DENSE] = { [PATH_DEVICE_SHARDS] = "a GPU makes no deltas in the 8 bits of a "
 							"dense warm-up" },
+	[TRAIT_SIGN] = { [PATH_DEVICE_SHARDS] = "the host takes the sign of the mean" },
 	[TRAIT_EVERY] = { [PATH_DEVICE] = device_whole,
 			  [PATH_RANGES] = over_the_whole,
 			  [PATH_UNEVEN] = when_not_always,
@@ -369,6 +371,7 @@ void plan_make(struct path_plan *plan, const struct recipe *recipe, enum value_t
 		{ recipe_pushes_params(recipe), TRAIT(AVERAGE) },
 		{ recipe->update == UPDATE_ACCELERATED, TRAIT(ACCELERATED) },
 		{ recipe->warmup_dense, TRAIT(WARMUP_DENSE) },
+		{ recipe->update == UPDATE_SIGN, TRAIT(SIGN) },
 		{ recipe->decay > 0, TRAIT(DECAY) },
 		{ recipe->automatic, TRAIT(AUTO) },
 		{ pushed != VALUE_F32, TRAIT(HALF_GRADIENTS) },

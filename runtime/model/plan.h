@@ -59,6 +59,7 @@ enum trait {
 	TRAIT_AVERAGE,
 	TRAIT_ACCELERATED,
 	TRAIT_WARMUP_DENSE, /* some steps send everything in 8 bits */
+	TRAIT_SIGN,
 	TRAIT_EVERY,
 	TRAIT_DECAY,     /* weight decay for all weights */
 	TRAIT_PERIOD,    /* several steps between exchanges */

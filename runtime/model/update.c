@@ -162,6 +162,10 @@ static void apply_piece(const struct update *u, float *restrict sum, struct aver
 			sum[i] = -step * (sum[i] + m * velocity[i]);
 		}
 		return;
+	case UPDATE_SIGN:
+		for (size_t i = 0; i < n; i++) /* NaN and infinity become NaN, and are reported */
+			sum[i] = -step * ((float)((sum[i] > 0) - (sum[i] < 0)) + 0 * sum[i]);
+		return;
 	case UPDATE_EMA:
 		for (size_t i = 0; i < n; i++) {
 			velocity[i] = (1 - u->alpha) * velocity[i] + u->alpha * sum[i];

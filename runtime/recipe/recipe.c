@@ -261,7 +261,7 @@ static void set_dependent_defaults(struct draft *d)
 			      gradients */
 	if (!axis_given(d, AXIS_MEMORY))
 		r->memory = lossy ? MEMORY_RESIDUAL : MEMORY_NONE;
-	if (recipe_variance(r))
+	if (recipe_variance(r) || r->update == UPDATE_SIGN)
 		r->placement = STEP_OUTSIDE; /* refuse_combinations() refuses a given "inside" */
 	if (!d->mask_given)
 		r->mask = r->signal == SIGNAL_MOMENTUM && r->up.select != SELECT_ALL;

@@ -28,8 +28,8 @@
  *               down is topk or narrower than f32, else none; none with an unbiased selector.
  *               Placement: inside; twostep: outside
  *   update=     none | sgd (default) | momentum(M) | nesterov(M) | ema(A) | average | accelerated
- *               | adam(B1,B2,EPS) | adamw(B1,B2,EPS,L). 0 < A <= 1, or 1/t; 0 <= B1, B2 < 1;
- *               EPS > 0; L >= 0. With adam and adamw the placement is outside
+ *               | adam(B1,B2,EPS) | adamw(B1,B2,EPS,L) | sign. 0 < A <= 1, or 1/t; 0 <= B1, B2 < 1;
+ *               EPS > 0; L >= 0. With adam, adamw and sign the placement is outside
  *   freeze=     N: adam and adamw keep the variance of step N in all later steps
  *   reset=      I | none (default): every I steps everything is sent
  *   warmup=     N | Nsteps | Nepoch | Nepochs, default 0, or one of these in dense(): everything is
@@ -66,7 +66,8 @@ enum update_kind {
 	UPDATE_AVERAGE,
 	UPDATE_ACCELERATED,
 	UPDATE_ADAM,
-	UPDATE_ADAMW
+	UPDATE_ADAMW,
+	UPDATE_SIGN
 };
 enum when_kind { WHEN_ALWAYS, WHEN_EVERY, WHEN_LAZY, WHEN_LAZY_SERVER, WHEN_ASYNC };
 enum nonfinite_policy { NONFINITE_ABORT, NONFINITE_SKIP, NONFINITE_ZERO, NONFINITE_SKIP_ALL };

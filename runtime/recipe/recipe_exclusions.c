@@ -79,7 +79,7 @@ __extension__ typedef unsigned __int128 fact_set;
 enum {
 	FIRST_MEMORY = SIGNAL_SVRG + 1,
 	FIRST_UPDATE = FIRST_MEMORY + MEMORY_TWOSTEP + 1,
-	FIRST_WHEN = FIRST_UPDATE + UPDATE_ADAMW + 1,
+	FIRST_WHEN = FIRST_UPDATE + UPDATE_SIGN + 1,
 	FIRST_NONFINITE = FIRST_WHEN + WHEN_ASYNC + 1,
 	FIRST_HAS = FIRST_NONFINITE + NONFINITE_SKIP_ALL + 1,
 
@@ -199,6 +199,9 @@ static const struct exclusion exclusions[] = {
 	  "workers and shards agree on the coordinates of every step: write up= and down= with "
 	  "another selector, or warmup=LENGTH" },
 
+	{ UPDATE(SIGN), HAS(INSIDE_WORD),
+	  "\"{memory}\" with update=sign: the sign of the mean drops every factor, so the step "
+	  "size must be applied after it; write memory=residual(outside)" },
 	{ SIGNAL(STORM) | SIGNAL(IGT), (UPDATES & ~UPDATE(EMA)) | HAS(OTHER_ALPHA),
 	  "\"{signal}\" corrects for the running average at the shard: write update=ema(ALPHA) "
 	  "with the same ALPHA" },
@@ -280,13 +283,14 @@ static const struct exclusion exclusions[] = {
 	  "when=async with \"{down}\": each worker gets the model at its own time, so the shard "
 	  "cannot select relative to what it knows; write down=all, or down=all,uniform(4)" },
 	{ WHEN(ASYNC),
-	  UPDATE(NONE) | UPDATE(AVERAGE) | SIGNAL(STORM) | SIGNAL(IGT) | SIGNAL(INNOVATION) |
-		  MEMORY(LOWPASS) | MEMORY(TWOSTEP),
+	  UPDATE(NONE) | UPDATE(AVERAGE) | UPDATE(SIGN) | SIGNAL(STORM) | SIGNAL(IGT) |
+		  SIGNAL(INNOVATION) | MEMORY(LOWPASS) | MEMORY(TWOSTEP),
 	  "\"{when}\" updates after each push: write it with signal=gradient, momentum or svrg, "
 	  "memory=none or residual, and update=sgd, momentum, nesterov, ema or accelerated" },
 	{ WHEN(EVERY),
-	  UPDATE(NONE) | UPDATE(EMA) | SIGNAL(STORM) | SIGNAL(IGT) | SIGNAL(INNOVATION) |
-		  SIGNAL(SVRG) | MEMORY(LOWPASS) | MEMORY(TWOSTEP) | HAS(RESET) | HAS(OUTSIDE),
+	  UPDATE(NONE) | UPDATE(EMA) | UPDATE(SIGN) | SIGNAL(STORM) | SIGNAL(IGT) |
+		  SIGNAL(INNOVATION) | SIGNAL(SVRG) | MEMORY(LOWPASS) | MEMORY(TWOSTEP) |
+		  HAS(RESET) | HAS(OUTSIDE),
 	  "\"{when}\" makes each worker run plain SGD locally, so the learning rate must be "
 	  "applied at the worker: write it with update=sgd, momentum, nesterov or average, "
 	  "signal=gradient or momentum, and memory=none or residual(inside)" },

@@ -30,7 +30,7 @@ static const char *const signal_words[] = { "gradient", "momentum", "storm",  "i
 static const char *const memory_words[] = { "none",    "residual", "lowpass",
 					    "twostep", "inside",   "outside" };
 static const char *const update_words[] = { "none",    "sgd",         "momentum", "nesterov", "ema",
-					    "average", "accelerated", "adam",     "adamw" };
+					    "average", "accelerated", "adam",     "adamw",    "sign" };
 static const char *const when_words[] = { "always", "every", "lazy", "lazy-server", "async" };
 static const char *const none_word[] = { "none" };
 static const char *const nonfinite_words[] = { "abort", "skip", "zero", "skip-all" };
@@ -54,8 +54,9 @@ const struct axis recipe_axes[AXES] = {
 			  memory_words, 6 },
 	[AXIS_UPDATE] = { "update",
 			  "takes none, sgd, momentum(M), nesterov(M), ema(ALPHA), average, "
-			  "accelerated, adam(BETA1,BETA2,EPS) or adamw(BETA1,BETA2,EPS,DECAY)",
-			  update_words, 9 },
+			  "accelerated, adam(BETA1,BETA2,EPS), adamw(BETA1,BETA2,EPS,DECAY) or "
+			  "sign",
+			  update_words, 10 },
 	[AXIS_WARMUP] = { "warmup",
 			  "takes a length such as 0, 100, 100steps, 1epoch or 2epochs, or "
 			  "dense(LENGTH)",

@@ -28,6 +28,7 @@ static double oracle(const struct update *u, double sum, double *velocity, doubl
 	case UPDATE_AVERAGE: return g;
 	case UPDATE_SGD:
 	case UPDATE_ACCELERATED: *size *= step; return -step * g;
+	case UPDATE_SIGN: *size = 0; return -step * ((g > 0) - (g < 0));
 	case UPDATE_MOMENTUM:
 		*velocity = m * *velocity + g;
 		*velocity_size = m * *velocity_size + *size;
@@ -98,11 +99,11 @@ static void compare_with_oracle(const struct update *u, unsigned divisor, float 
 
 TEST(apply__each_rule_and_placement__is_the_double_precision_rule)
 {
-	static const enum update_kind kinds[] = { UPDATE_NONE, UPDATE_SGD, UPDATE_MOMENTUM,
-						  UPDATE_NESTEROV, UPDATE_EMA };
+	static const enum update_kind kinds[] = { UPDATE_NONE,     UPDATE_SGD, UPDATE_MOMENTUM,
+						  UPDATE_NESTEROV, UPDATE_EMA, UPDATE_SIGN };
 	static const float decays[] = { 0, 0.01f };
 	static const unsigned divisors[] = { 1, 2, 3, 7, 64 };
-	for (size_t k = 0; k < 5; k++)
+	for (size_t k = 0; k < sizeof(kinds) / sizeof(*kinds); k++)
 		for (size_t d = 0; d < 2; d++)
 			for (size_t w = 0; w < 5; w++)
 				for (int inside = 0; inside < 2; inside++)
@@ -259,4 +260,15 @@ TEST(apply__no_elements__touches_nothing)
 {
 	const struct update u = { .kind = UPDATE_NESTEROV, .momentum = 0.9f, .decay = 1 };
 	update_apply(&u, NULL, none, NULL, 0, 4, 1);
+}
+
+TEST(apply__sign_of_a_sum_that_overflowed__is_not_finite)
+{
+	const struct update u = { .kind = UPDATE_SIGN, .placement = STEP_OUTSIDE };
+	const float params[4] = { 0 };
+	float sum[4] = { INFINITY, NAN, -3, 0 };
+
+	update_apply(&u, sum, (struct averages){ 0 }, params, 4, 2, 0.5f);
+	assert_false(isfinite(sum[0]) || isfinite(sum[1]));
+	assert_true(sum[2] == 0.5f && sum[3] == 0);
 }

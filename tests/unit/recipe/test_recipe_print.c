@@ -53,6 +53,7 @@ static const char *const valid_recipes[] = {
 	"update=nesterov(0.99) clip=0.1 decay=3.3e-5 nonfinite=zero",
 	"update=none clip=1e30 dense=*norm*,head.bias,[ab]? warmup=12345678901",
 	"memory=none up=all,f16",
+	"up=topk(0.1) update=sign",
 	"up=topk(0.1) memory=residual(outside,decay=0.3333333)",
 	"up=topk(0.1) memory=residual(decay=1)",
 	"signal=momentum(0),mask up=topk(1)",

@@ -242,6 +242,7 @@ TEST(recipe_parse__misplaced_pieces_are_refused)
 	expect_refused("memory=residual(decay=.9),mask", "\"mask\" is one value too many");
 	expect_refused("update=sgd(0.1)", "\"sgd\" takes no argument");
 	expect_refused("update=sgd,none", "\"none\" is one value too many");
+	expect_refused("update=sign(1)", "\"sign\" takes no argument");
 	expect_refused("nonfinite=skip,zero", "\"zero\" is one value too many");
 	expect_refused("nonfinite=skip(1)", "\"skip\" takes no argument");
 	expect_refused("dense=a,,b", "a pattern is empty");
@@ -318,6 +319,10 @@ TEST(recipe_parse__combinations_without_sense_are_refused)
 	expect_refused("signal=momentum(0.9),mask", "with up=all|nomask");
 	expect_refused("up=all,f16 signal=momentum(0.9),mask", "with up=all");
 	parsed("update=none decay=0");
+	expect_refused("up=topk(0.1) memory=residual(inside) update=sign",
+		       "with update=sign|memory=residual(outside)");
+	expect_refused("when=async(3) update=sign", "updates after each push");
+	expect_refused("when=every(3) update=sign", "run plain SGD");
 }
 
 TEST(recipe_parse__too_long_texts_are_refused)
