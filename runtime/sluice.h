@@ -206,7 +206,7 @@ typedef struct sluice_model_attr {
 	size_t n_tensors;
 	const char *recipe;       /* see sluice_recipe(7); NULL: SLUICE_RECIPE, else the default */
 	uint32_t shards;          /* 0: the smaller of workers and ceil(count / 65536) */
-	float lr;                 /* first learning rate; 0: 0.01 */
+	float lr;                 /* first learning rate; 0: 0.01; not used with signal=drift */
 	uint64_t steps_per_epoch; /* for a recipe that counts epochs; 0: unknown */
 	uint64_t memory_bytes; /* open fails if a rank needs more; 0: SLUICE_MEMORY, or no limit */
 	void *stream;          /* cudaStream_t for vectors in GPU memory; NULL: the default
@@ -263,22 +263,24 @@ SLUICE_API int sluice_plan(const sluice_model_attr *attr, int workers, int serve
 
 /* Compresses grad[0..count), the mean gradient of this worker's samples, by the recipe, and sends
  * it to the shards, which take the mean over the workers. With update=average, grad is this
- * worker's parameters, from which the recipe selects. The caller may reuse grad on return, or GPU
- * memory by later work of the model's stream. Each step is one push and then one pull. Errors:
- * EINVAL (the last push was not pulled), ENUMERIC (NaN or infinity; tensor and index are named),
- * EPEER, EWIRE, EDEVICE, ETIMEDOUT, EGPU (CUDA failed; or the call is refused, because grad is
- * memory of another GPU, or the stream is captured). All but EINVAL and a refusal end the job.
- * Thread class: object. */
+ * worker's parameters, from which the recipe selects. With signal=drift, grad is this worker's
+ * parameters, too, and what is sent is their change since the last exchange. The caller may reuse
+ * grad on return, or GPU memory by later work of the model's stream. Each step is one push and then
+ * one pull. Errors: EINVAL (the last push was not pulled), ENUMERIC (NaN or infinity; tensor and
+ * index are named), EPEER, EWIRE, EDEVICE, ETIMEDOUT, EGPU (CUDA failed; or the call is refused,
+ * because grad is memory of another GPU, or the stream is captured). All but EINVAL and a refusal
+ * end the job. Thread class: object. */
 SLUICE_API int sluice_push(sluice_model *model, const void *grad);
 
 /* Waits until the shards have answered the last push, and updates target[0..count) by the recipe,
  * with the same bits on every worker. Usually target is params, to which the decoded change is
  * added; they must still hold the values of the last pull, open or restore. With update=none,
  * target becomes the decoded mean of the workers' gradients, for the program's own optimizer. With
- * update=average the selected parameters become their mean. With when=async the pull overwrites
- * params, which then differ between workers; a pull without a push before it brings the newest
- * parameters. Errors: those of sluice_push(), because the work of a push on a GPU may fail after
- * sluice_push() has returned. Thread class: object. */
+ * update=average the selected parameters become their mean. With signal=drift, target becomes the
+ * new common parameters at an exchange, and does not change between exchanges. With when=async the
+ * pull overwrites params, which then differ between workers; a pull without a push before it brings
+ * the newest parameters. Errors: those of sluice_push(), because the work of a push on a GPU may
+ * fail after sluice_push() has returned. Thread class: object. */
 SLUICE_API int sluice_pull(sluice_model *model, void *target);
 
 /* ---- settings and state between steps: sluice_set(3) --------------------------- */
@@ -288,7 +290,8 @@ enum {
 	/* The learning rate of the following pushes: finite, 0 or above, and equal on all workers
 	 * of a step. Unequal rates end the job with a message that names ranks and rates. A step
 	 * with rate 0 changes no parameter and loses no value of a residual; recipes that cannot
-	 * have such a step refuse the rate and give the reason. */
+	 * have such a step refuse the rate and give the reason. With signal=drift, where the
+	 * program has its own optimizer, every rate is refused. */
 	SLUICE_LR = 1,
 	/* The scale of 8-bit gradients for the following pushes: an element is scale * code. Finite
 	 * and above 0; initially 1. Each worker has its own. */
@@ -317,7 +320,7 @@ typedef struct sluice_model_step {
 	 * `steps` does not count it. */
 	int skipped;
 	/* 1 if params has the same bits on all workers after the last pull. It always has, unless
-	 * the recipe has when=every, when=async or up=block. */
+	 * the recipe has when=every, when=async, keep= or up=block. */
 	int in_sync;
 	/* 0 if the next step needs no gradient (when=lazy-server): sluice_push() then accepts NULL.
 	 * Otherwise 1. */
@@ -351,8 +354,9 @@ SLUICE_API void sluice_raise(sluice_model *model, unsigned flags);
 
 /* Writes the whole state of the training below directory dir, which must have the same name on all
  * ranks. Called between two steps; collective over the workers. The previous checkpoint stays valid
- * until the new one is complete on disk. Errors: EINVAL (inside a step), EIO, ENUMERIC, ENOMEM,
- * EPEER, ETIMEDOUT. Thread class: object. */
+ * until the new one is complete on disk. With signal=drift the vector of the last pull is read,
+ * too. Errors: EINVAL (inside a step), EIO, ENUMERIC, ENOMEM, EPEER, ETIMEDOUT. Thread class:
+ * object. */
 SLUICE_API int sluice_checkpoint(sluice_model *model, const char *dir);
 
 /* Restores a checkpoint into a freshly opened model with the same count, recipe, ranks, workers and
@@ -445,8 +449,8 @@ SLUICE_API int sluice_push_pair(sluice_model *model, const void *grad, const voi
 
 /* Writes into point[0..count) the point at which the recipe needs a gradient, given the params of
  * the last pull or open. The point is ahead along the last step (igt), one step back (storm), at
- * the anchor (svrg), or otherwise params itself. Called between a pull and the next push. Errors:
- * EINVAL. Thread class: object. */
+ * the anchor (svrg), at the common parameters (drift), or otherwise params itself. Called between a
+ * pull and the next push. Errors: EINVAL. Thread class: object. */
 SLUICE_API int sluice_point(sluice_model *model, const float *params, float *point);
 
 /* ---- many ranks in one process: sluice_simulate(3) ---------------------------- */

@@ -143,7 +143,7 @@ class Model:
     def push(self, grad: Any, scales: Optional[Sequence[Any]] = None) -> None:
         """Pushes grad[count], the mean gradient of this worker's rows, of the type grad_type.
 
-        With update=average it is this worker's parameters.
+        With update=average or signal=drift it is this worker's parameters.
 
         grad: a vector, or a list of vectors that together are one and may differ in type. None means that there
         is no gradient, because the step needs none (wanted).
@@ -171,7 +171,7 @@ class Model:
 
     def point(self, params: Any, point: Any) -> None:
         """Writes the point at which the recipe needs a gradient to point[count], given the params of the last
-        pull."""
+        pull. With signal=drift these are the common parameters, to be evaluated and saved."""
         here = vector(params, "params", self.count, (F32,))
         there = vector(point, "point", self.count, (F32,), writable=True)
         check(lib.sluice_point(self._at(), here.address, there.address))
@@ -200,7 +200,8 @@ class Model:
         """Waits for the shards' answer and adds the change to params[count], in place.
 
         With update=none, params becomes the decoded mean of all gradients instead. With update=average,
-        the selected parameters become their mean.
+        the selected parameters become their mean. With signal=drift, params becomes the new common
+        parameters at an exchange, and does not change between exchanges.
         params: a vector, or a list of vectors that together are one; None: the list of the model.
         """
         if isinstance(params, (list, tuple)):

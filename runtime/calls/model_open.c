@@ -325,7 +325,9 @@ static int prepare_model(sluice_model *model, const sluice_model_attr *attr)
 	w->param_type = (enum value_type)attr->param_type;
 	w->grad.type = (enum value_type)attr->grad_type;
 	w->grad.scale = 1;
-	step_set_rate(&w->step, attr->lr > 0 ? attr->lr : 0.01f);
+	step_set_rate(&w->step, recipe_drifts(&model->recipe) ? model->recipe.rate :
+				attr->lr > 0                  ? attr->lr :
+								0.01f);
 	if (!rc)
 		rc = tensors_open(attr, &model->tensors);
 	if (rc)

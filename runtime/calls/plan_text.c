@@ -48,12 +48,13 @@ struct stage {
 static const struct stage push_stages[] = {
 	{ "nonfinite", "check for NaN and infinity", 0, 0 },
 	{ "nonfinite", "agree with all workers whether any found one", TRAIT(SKIP_ALL), 0 },
-	{ "clip", "limit the gradient to this norm", TRAIT(CLIP), 0 },
+	{ "signal", "subtract the parameters from those of the last pull", TRAIT(DRIFT), 0 },
+	{ "clip", "limit the 2-norm", TRAIT(CLIP), 0 },
 	{ "signal", "add noise", TRAIT(NOISE), 0 },
 	{ "signal", "make the signal of the gradient", TRAITS_OF_SIGNALS, 0 },
 	{ "memory", "filter the values not sent yet", TRAIT(FILTERED), 0 },
 	{ "memory", "add the signal to the values not sent yet", 0, TRAIT(NO_MEMORY) },
-	{ "when", "sum the steps up to the next exchange", TRAIT(PERIOD), 0 },
+	{ "when", "sum the steps up to the next exchange", TRAIT(PERIOD), TRAIT(DRIFT) },
 	{ "up", "select coordinates", TRAIT(SELECTS_UP), TRAIT(LEADER) | TRAIT(SKETCH) },
 	{ "up", "in turn, one worker selects coordinates for all", TRAIT(LEADER), 0 },
 	{ "up", "add a sketch of everything up at the shards, which ask for coordinates",
@@ -192,6 +193,13 @@ static void say_delay(struct text *t, const struct recipe *r)
 
 	if (r->memory == MEMORY_NONE || density >= 1)
 		return;
+	if (recipe_drifts(r)) {
+		say(t,
+		    "exchanges\n  a coordinate is sent once in about %.0f exchanges, of which a "
+		    "training needs several times as many\n",
+		    1 / density);
+		return;
+	}
 	say(t, "step size\n  a coordinate is sent once in about %.0f steps", 1 / density);
 	if (recipe_variance(r)) {
 		say(t, ", which is itself a momentum: keep BETA1 at 0.2 or below, and BETA2 at "

@@ -39,10 +39,16 @@ static int is_lazy_unseen(const struct recipe *r)
 	return r->when == WHEN_LAZY_SERVER;
 }
 
-/* Returns 1 if workers train their own models between exchanges. */
+/* Returns 1 if the library makes the workers' own steps between exchanges. */
 static int steps_alone(const struct recipe *r)
 {
 	return r->period > 1 && !recipe_pushes_params(r);
+}
+
+/* Returns 1 if workers train their own models between exchanges. */
+static int leaves_common(const struct recipe *r)
+{
+	return steps_alone(r) || recipe_drifts(r);
 }
 
 /* Without a memory, the residual itself has the sum. */
@@ -91,7 +97,7 @@ const struct kept_row kept_rows[KEPTS] = {
 	[KEPT_SINCE] = { "since", "the model's change since the last upload", HALF_WORKER,
 			 sizeof(float), 0, is_lazy_unseen },
 	[KEPT_BASE] = { "base", "the common model between exchanges", HALF_WORKER, sizeof(float), 0,
-			steps_alone },
+			leaves_common },
 	[KEPT_LOCAL] = { "local", "the sum of this period's own steps", HALF_WORKER, sizeof(float),
 			 0, sums_apart },
 	[KEPT_ANCHOR] = { "anchor", "the reference of asynchronous publications", HALF_WORKER,

@@ -35,6 +35,7 @@ const char *const plan_trait_names[TRAITS] = {
 	[TRAIT_IGT] = "signal=igt",
 	[TRAIT_INNOVATION] = "signal=innovation",
 	[TRAIT_SVRG] = "signal=svrg",
+	[TRAIT_DRIFT] = "signal=drift",
 	[TRAIT_NOISE] = "noise",
 	[TRAIT_CLIP] = "clip=",
 	[TRAIT_SKIP] = "nonfinite=skip",
@@ -93,6 +94,8 @@ static const char histograms[] = "messages of global carry histograms";
 static const char measured[] = "SLUICE_MEASURE compares the residual before and after each step";
 static const char asynchronous[] = "when=async exchanges with one worker at a time";
 static const char pushes_parameters[] = "update=average pushes parameters";
+static const char a_difference[] = "the signal is the difference of two vectors";
+static const char pushes_all[] = "signal=drift pushes parameters";
 static const char at_parameters[] = "the signal uses earlier parameters";
 static const char when_not_always[] = "when= asks for local or lazy steps";
 static const char own_model[] = "a worker trains a local model between exchanges";
@@ -148,6 +151,17 @@ const char *const plan_refusals[TRAITS][PATHS] = {
 			 [PATH_ACCUMULATOR] = made_of_each,
 			 [PATH_UNEVEN] = "signal=svrg uses an anchor",
 			 [PATH_PARAM_TYPE] = at_parameters },
+	[TRAIT_DRIFT] = { [PATH_RATE_ZERO] = "signal=drift has the outer rate of rate=",
+			  [PATH_FOLD] = a_difference,
+			  [PATH_DENSE_PUSH] = a_difference,
+			  [PATH_DEVICE] = device_adds,
+			  [PATH_ACCUMULATOR] = pushes_all,
+			  [PATH_RANGES] = pushes_all,
+			  [PATH_PULL_RANGES] = own_model,
+			  [PATH_IN_PLACE] = own_model,
+			  [PATH_UNEVEN] = pushes_all,
+			  [PATH_RULES] = "with signal=drift the program has its own optimizer",
+			  [PATH_PARAM_TYPE] = pushes_all },
 	[TRAIT_NOISE] = { [PATH_FOLD] = added_apart,
 			  [PATH_DENSE_PUSH] = two_passes,
 			  [PATH_DEVICE] = device_adds,
@@ -310,6 +324,7 @@ static uint64_t signal_trait(enum signal_kind signal)
 	case SIGNAL_IGT: return TRAIT(IGT);
 	case SIGNAL_INNOVATION: return TRAIT(INNOVATION);
 	case SIGNAL_SVRG: return TRAIT(SVRG);
+	case SIGNAL_DRIFT: return TRAIT(DRIFT);
 	default: return 0;
 	}
 }
@@ -368,7 +383,7 @@ void plan_make(struct path_plan *plan, const struct recipe *recipe, enum value_t
 			  recipe->memory_decay < 1,
 		  TRAIT(FILTERED) },
 		{ recipe_pulls_mean(recipe), TRAIT(NO_UPDATE) },
-		{ recipe_pushes_params(recipe), TRAIT(AVERAGE) },
+		{ recipe_averages(recipe), TRAIT(AVERAGE) },
 		{ recipe->update == UPDATE_ACCELERATED, TRAIT(ACCELERATED) },
 		{ recipe->warmup_dense, TRAIT(WARMUP_DENSE) },
 		{ recipe->update == UPDATE_SIGN, TRAIT(SIGN) },

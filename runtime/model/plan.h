@@ -48,6 +48,7 @@ enum trait {
 	TRAIT_IGT,
 	TRAIT_INNOVATION,
 	TRAIT_SVRG,
+	TRAIT_DRIFT,
 	TRAIT_NOISE,
 	TRAIT_CLIP,
 	TRAIT_SKIP, /* nonfinite= */

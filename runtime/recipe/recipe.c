@@ -261,7 +261,7 @@ static void set_dependent_defaults(struct draft *d)
 			      gradients */
 	if (!axis_given(d, AXIS_MEMORY))
 		r->memory = lossy ? MEMORY_RESIDUAL : MEMORY_NONE;
-	if (recipe_variance(r) || r->update == UPDATE_SIGN)
+	if (recipe_variance(r) || r->update == UPDATE_SIGN || recipe_drifts(r))
 		r->placement = STEP_OUTSIDE; /* refuse_combinations() refuses a given "inside" */
 	if (!d->mask_given)
 		r->mask = r->signal == SIGNAL_MOMENTUM && r->up.select != SELECT_ALL;
@@ -348,6 +348,7 @@ int recipe_parse(const char *text, struct recipe *out)
 	d.recipe.update = UPDATE_SGD;
 	d.recipe.period = 1;
 	d.recipe.memory_decay = 1;
+	d.recipe.rate = 1;
 	memcpy(d.recipe.dense, "*bias*", sizeof("*bias*"));
 	while ((rest = next_word(rest, &w)) != NULL) {
 		rc = read_word(&w, &d);

@@ -21,8 +21,10 @@
  *               | twomeans            sign and one of two magnitudes of every 512 values
  *               | e3m0                sign and three bits of exponent, scaled for every 512 values
  *   signal=     gradient | momentum(M)[,mask|nomask] | storm(A) | igt(A) | innovation | svrg(M),
- *               each [,noise(R)]. 0 <= M < 1; mask is the default for topk; A as for ema; R > 0;
- *               svrg: M >= 1 steps, see shard_async.h
+ *               each [,noise(R)]; or drift. 0 <= M < 1; mask is the default for topk; A as for ema;
+ *               R > 0; svrg: M >= 1 steps, see shard_async.h; drift: see local.h
+ *   rate=       R > 0, 1 (default): with drift, the shards' learning rate
+ *   keep=       A, 0 (default) to 1: with drift, the share of its residual in a worker's parameters
  *   memory=     none | residual[(inside|outside)] | residual([inside|outside,]decay=B)
  *               | lowpass(B)[,inside|outside] | twostep(B). 0 < B <= 1. Default: residual if up or
  *               down is topk or narrower than f32, else none; none with an unbiased selector.
@@ -53,7 +55,8 @@ enum signal_kind {
 	SIGNAL_STORM,
 	SIGNAL_IGT,
 	SIGNAL_INNOVATION,
-	SIGNAL_SVRG
+	SIGNAL_SVRG,
+	SIGNAL_DRIFT
 };
 enum memory_kind { MEMORY_NONE, MEMORY_RESIDUAL, MEMORY_LOWPASS, MEMORY_TWOSTEP };
 enum placement { STEP_INSIDE, STEP_OUTSIDE };
@@ -109,6 +112,8 @@ struct recipe {
 	int mask;           /* momentum factor masking */
 	float signal_alpha; /* storm, igt: as for update_alpha */
 	float noise;        /* standard deviation; 0: no noise */
+	float rate;         /* drift: of the shards' update; else 1 */
+	float keep; /* drift: the worker's parameters are the common ones less keep * residual */
 	enum memory_kind memory;
 	float memory_beta;  /* lowpass, twostep */
 	float memory_decay; /* residual: the share of it that is left one exchange later; else 1 */
@@ -182,17 +187,29 @@ static inline int recipe_pairs(const struct recipe *r)
 	return r->signal == SIGNAL_STORM || r->signal == SIGNAL_SVRG;
 }
 /* The kind of vector that the recipe's workers push. */
-enum source { SOURCE_GRADIENT, SOURCE_PAIR, SOURCE_PARAMS, SOURCES };
+enum source { SOURCE_GRADIENT, SOURCE_PAIR, SOURCE_PARAMS, SOURCE_DRIFT, SOURCES };
 static inline enum source recipe_source(const struct recipe *r)
 {
 	return r->update == UPDATE_AVERAGE ? SOURCE_PARAMS :
+	       r->signal == SIGNAL_DRIFT   ? SOURCE_DRIFT :
 	       recipe_pairs(r)             ? SOURCE_PAIR :
 					     SOURCE_GRADIENT;
 }
-/* Returns 1 if workers push parameters, and the publications replace those of the program. */
-static inline int recipe_pushes_params(const struct recipe *r)
+/* Returns 1 if publications replace the program's parameters. */
+static inline int recipe_averages(const struct recipe *r)
 {
 	return recipe_source(r) == SOURCE_PARAMS;
+}
+/* Returns 1 if the program has its own optimizer, and the workers exchange how far their parameters
+ * have moved from the common ones. */
+static inline int recipe_drifts(const struct recipe *r)
+{
+	return recipe_source(r) == SOURCE_DRIFT;
+}
+/* Returns 1 if workers push parameters. */
+static inline int recipe_pushes_params(const struct recipe *r)
+{
+	return recipe_averages(r) || recipe_drifts(r);
 }
 /* Returns 1 if a pull returns the mean of what was pushed, and the library has no parameters. */
 static inline int recipe_pulls_mean(const struct recipe *r)

@@ -52,6 +52,9 @@ __extension__ typedef unsigned __int128 fact_set;
 	FACT(RAISE, r->guard == GUARD_RAISE)                                                       \
 	FACT(EXEMPT, *r->dense != '\0')                                                            \
 	FACT(PERIOD, r->period > 1)                                                                \
+	FACT(LOCAL, r->when == WHEN_EVERY && !recipe_drifts(r))                                    \
+	FACT(RATE_WORD, axis_given(d, AXIS_RATE))                                                  \
+	FACT(KEEP, r->keep > 0)                                                                    \
 	FACT(UP_ALL, up == SELECT_ALL)                                                             \
 	FACT(UP_SELECTS, up != SELECT_ALL)                                                         \
 	FACT(UP_BIASED, up != SELECT_ALL && !of_up->unbiased)                                      \
@@ -77,7 +80,7 @@ __extension__ typedef unsigned __int128 fact_set;
 	FACT(UNPAIRED, is_unpaired(r))
 
 enum {
-	FIRST_MEMORY = SIGNAL_SVRG + 1,
+	FIRST_MEMORY = SIGNAL_DRIFT + 1,
 	FIRST_UPDATE = FIRST_MEMORY + MEMORY_TWOSTEP + 1,
 	FIRST_WHEN = FIRST_UPDATE + UPDATE_SIGN + 1,
 	FIRST_NONFINITE = FIRST_WHEN + WHEN_ASYNC + 1,
@@ -259,6 +262,42 @@ static const struct exclusion exclusions[] = {
 	  "\"{up}\" leaves most of each gradient out for good: write update=average, or "
 	  "up=randk(DENSITY)" },
 
+	{ SIGNAL(DRIFT),
+	  UPDATES & ~(UPDATE(SGD) | UPDATE(MOMENTUM) | UPDATE(NESTEROV) | UPDATE(SIGN)),
+	  "signal=drift with \"{update}\": the shards move the common parameters by the mean of "
+	  "the workers' drifts; write update=sgd, momentum, nesterov or sign" },
+	{ SIGNAL(DRIFT), WHENS & ~(WHEN(ALWAYS) | WHEN(EVERY)),
+	  "signal=drift with \"{when}\": all workers exchange their drifts after the same number "
+	  "of steps; write when=every(STEPS)" },
+	{ SIGNAL(DRIFT), HAS(INSIDE_WORD),
+	  "signal=drift with \"{memory}\": a drift already holds the steps of the program's "
+	  "optimizer, so no rate is applied at the worker; write memory=residual" },
+	{ SIGNAL(DRIFT), MEMORY(LOWPASS) | MEMORY(TWOSTEP),
+	  "signal=drift with \"{memory}\": these memories filter gradients; write "
+	  "memory=residual, residual(decay=B) or none" },
+	{ SIGNAL(DRIFT), HAS(DECAY),
+	  "signal=drift with \"{decay}\": weights decay in the program's own optimizer; leave "
+	  "decay= out" },
+	{ SIGNAL(DRIFT), HAS(NOISE),
+	  "\"{signal}\" adds noise to parameters; add it to the gradients that the program's own "
+	  "optimizer takes" },
+	{ SIGNAL(DRIFT), HAS(UP_LEADER) | HAS(UP_SKETCH) | HAS(AUTO),
+	  "signal=drift with {up}: write up=all or up=topk(DENSITY)" },
+	{ SIGNAL(DRIFT), NONFINITE(SKIP_ALL),
+	  "signal=drift with \"{nonfinite}\": parameters that are NaN stay so, and all later steps "
+	  "would be skipped, too; write nonfinite=skip, with which the worker continues from the "
+	  "common parameters" },
+	{ SIGNAL(DRIFT), HAS(RESET),
+	  "signal=drift with \"{reset}\": write reset=none, or a larger density" },
+	{ HAS(RATE_WORD), SIGNALS & ~SIGNAL(DRIFT),
+	  "\"{rate}\" is the outer rate of signal=drift; the rate of this recipe is that of "
+	  "sluice_set() and of the model's attribute lr" },
+	{ HAS(KEEP), SIGNALS & ~SIGNAL(DRIFT),
+	  "\"{keep}\" is the share of the residual in the parameters of a worker that trains by "
+	  "itself: write it with signal=drift" },
+	{ HAS(KEEP), MEMORY(NONE),
+	  "\"{keep}\" with memory=none: there is no residual to keep; write memory=residual" },
+
 	{ UPDATE(ACCELERATED), SIGNALS & ~SIGNAL(SVRG),
 	  "update=accelerated moves from anchor to anchor: write signal=svrg(M) "
 	  "when=async(TAU)" },
@@ -287,17 +326,17 @@ static const struct exclusion exclusions[] = {
 		  SIGNAL(INNOVATION) | MEMORY(LOWPASS) | MEMORY(TWOSTEP),
 	  "\"{when}\" updates after each push: write it with signal=gradient, momentum or svrg, "
 	  "memory=none or residual, and update=sgd, momentum, nesterov, ema or accelerated" },
-	{ WHEN(EVERY),
+	{ HAS(LOCAL),
 	  UPDATE(NONE) | UPDATE(EMA) | UPDATE(SIGN) | SIGNAL(STORM) | SIGNAL(IGT) |
 		  SIGNAL(INNOVATION) | SIGNAL(SVRG) | MEMORY(LOWPASS) | MEMORY(TWOSTEP) |
 		  HAS(RESET) | HAS(OUTSIDE),
 	  "\"{when}\" makes each worker run plain SGD locally, so the learning rate must be "
 	  "applied at the worker: write it with update=sgd, momentum, nesterov or average, "
 	  "signal=gradient or momentum, and memory=none or residual(inside)" },
-	{ WHEN(EVERY), HAS(FADES),
+	{ HAS(LOCAL), HAS(FADES),
 	  "\"{memory}\" with \"{when}\": the residual would decay in each local step; write "
 	  "memory=residual" },
-	{ WHEN(EVERY), HAS(UP_LEADER) | HAS(UP_SKETCH) | HAS(AUTO),
+	{ HAS(LOCAL), HAS(UP_LEADER) | HAS(UP_SKETCH) | HAS(AUTO),
 	  "\"{when}\" with {up}: write up=all or up=topk(DENSITY)" },
 
 	{ HAS(UP_UNBIASED), MEMORIES & ~MEMORY(NONE), COUNTS_TWICE("up") },

@@ -131,13 +131,14 @@ static int read_signal_word(const struct word *w, struct draft *d)
 
 	if (found < 0)
 		return found;
-	if (found > SIGNAL_SVRG)
+	if (found > SIGNAL_DRIFT)
 		return fail(
 			SLUICE_EINVAL,
 			"recipe: \"%s\" does not name the signal: write signal=momentum(0.9),%s",
 			w->quote, item->name);
 	r->signal = (enum signal_kind)found;
-	rc = r->signal == SIGNAL_GRADIENT || r->signal == SIGNAL_INNOVATION ?
+	rc = r->signal == SIGNAL_GRADIENT || r->signal == SIGNAL_INNOVATION ||
+			     r->signal == SIGNAL_DRIFT ?
 		     refuse_argument(w, item) :
 	     r->signal == SIGNAL_SVRG     ? read_svrg(w, item, r) :
 	     r->signal == SIGNAL_MOMENTUM ? read_momentum(w, item, &r->signal_momentum) :
@@ -504,6 +505,26 @@ static int read_clip(const struct word *w, struct draft *d)
 	return SLUICE_OK;
 }
 
+static int read_rate(const struct word *w, struct draft *d)
+{
+	static const char rule[] = "rate= takes the factor of the mean drift by which the shards "
+				   "move the common parameters, above 0";
+	float *rate = &d->recipe.rate;
+	int rc = read_float(w, w->value, rule, rate);
+
+	return rc ? rc : *rate > 0 ? SLUICE_OK : refuse_number(w, w->value, rule);
+}
+
+static int read_keep(const struct word *w, struct draft *d)
+{
+	static const char rule[] = "keep= takes the share of a worker's residual that stays in its "
+				   "parameters, from 0 to 1";
+	float *keep = &d->recipe.keep;
+	int rc = read_float(w, w->value, rule, keep);
+
+	return rc ? rc : *keep <= 1 ? SLUICE_OK : refuse_number(w, w->value, rule);
+}
+
 /* Reads one word of the axis's list, without an argument, to *out. */
 static int read_choice(const struct word *w, int *out)
 {
@@ -567,7 +588,8 @@ static int cut_items(struct word *w)
 static int is_plain(enum axis_id id)
 {
 	return id == AXIS_WARMUP || id == AXIS_DENSE || id == AXIS_CLIP || id == AXIS_DECAY ||
-	       id == AXIS_RESET || id == AXIS_SEED || id == AXIS_FREEZE;
+	       id == AXIS_RESET || id == AXIS_SEED || id == AXIS_RATE || id == AXIS_KEEP ||
+	       id == AXIS_FREEZE;
 }
 
 int read_value(enum axis_id id, struct word *w, struct draft *d)
@@ -600,6 +622,8 @@ int read_value(enum axis_id id, struct word *w, struct draft *d)
 	case AXIS_RESET: return read_reset(w, d);
 	case AXIS_SEED: return read_seed(w, d);
 	case AXIS_WHEN: return read_when(w, d);
+	case AXIS_RATE: return read_rate(w, d);
+	case AXIS_KEEP: return read_keep(w, d);
 	case AXIS_FREEZE: return read_freeze(w, d);
 	case AXIS_GUARD:
 		rc = read_choice(w, &chosen);

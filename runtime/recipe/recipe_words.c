@@ -25,8 +25,8 @@ static const char *const direction_words[] = { SELECTION_NAMES, "f32",      "f16
 #define VALUE_FORMS                                                                                \
 	"f32, f16, bf16, uniform(BITS[,BLOCK]), grid(BITS), round(WIDTH), twomeans or e3m0"
 enum { DIRECTION_WORDS = sizeof(direction_words) / sizeof(direction_words[0]) };
-static const char *const signal_words[] = { "gradient", "momentum", "storm",  "igt",  "innovation",
-					    "svrg",     "mask",     "nomask", "noise" };
+static const char *const signal_words[] = { "gradient", "momentum", "storm", "igt",    "innovation",
+					    "svrg",     "drift",    "mask",  "nomask", "noise" };
 static const char *const memory_words[] = { "none",    "residual", "lowpass",
 					    "twostep", "inside",   "outside" };
 static const char *const update_words[] = { "none",    "sgd",         "momentum", "nesterov", "ema",
@@ -45,8 +45,8 @@ const struct axis recipe_axes[AXES] = {
 			DIRECTION_WORDS },
 	[AXIS_SIGNAL] = { "signal",
 			  "takes gradient, momentum(M), then mask or nomask, storm(ALPHA) or "
-			  "igt(ALPHA), innovation or svrg(STEPS), and then noise(R)",
-			  signal_words, 9 },
+			  "igt(ALPHA), innovation or svrg(STEPS), and then noise(R); or drift",
+			  signal_words, 10 },
 	[AXIS_MEMORY] = { "memory",
 			  "takes none, residual, residual(inside), residual(outside), "
 			  "residual(decay=B), residual(PLACEMENT,decay=B), "
@@ -74,6 +74,10 @@ const struct axis recipe_axes[AXES] = {
 			"takes always, every(STEPS), lazy(WINDOW,WEIGHT[,LONGEST]) or "
 			"lazy-server(WINDOW,WEIGHT[,LONGEST]), async(TAU) or async(TAU,whole)",
 			when_words, 5 },
+	[AXIS_RATE] = { "rate", "takes the outer rate of signal=drift, above 0", NULL, 0 },
+	[AXIS_KEEP] = { "keep",
+			"takes the share of a worker's residual in its parameters, from 0 to 1",
+			NULL, 0 },
 	[AXIS_GUARD] = { "guard", "takes warn, raise or none", guard_words, 3 },
 	[AXIS_FREEZE] = { "freeze", "takes a number of steps, or none", NULL, 0 },
 	[AXIS_SEED] = { "seed", "takes a whole number from 0 to 4294967295", NULL, 0 },
@@ -405,6 +409,10 @@ void recipe_print(const struct recipe *r, char text[RECIPE_TEXT_BYTES])
 	else
 		write_text(&w, "none seed=%u ", r->seed);
 	print_when(&w, r);
+	if (recipe_drifts(r))
+		write_text(&w, " rate=%s", shortest(r->rate, 1, number));
+	if (recipe_drifts(r))
+		write_text(&w, " keep=%s", shortest(r->keep, 1, number));
 	if (r->guard == GUARD_RAISE)
 		write_text(&w, " guard=raise");
 	if (r->freeze)

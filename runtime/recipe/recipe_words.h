@@ -23,6 +23,8 @@ enum axis_id {
 	AXIS_RESET,
 	AXIS_SEED,
 	AXIS_WHEN,
+	AXIS_RATE,
+	AXIS_KEEP,
 	AXIS_GUARD,
 	AXIS_FREEZE,
 	AXES
@@ -31,7 +33,7 @@ enum axis_id {
 /* Positions in the word lists below. */
 enum { WORD_VALUES = SELECTIONS }; /* by enum selection, then by enum value_type */
 enum {
-	WORD_MASK = SIGNAL_SVRG + 1,
+	WORD_MASK = SIGNAL_DRIFT + 1,
 	WORD_NOMASK,
 	WORD_NOISE
 };                                                       /* follow those of enum signal_kind */

@@ -80,7 +80,7 @@ void publish_overflowed(const struct shard *shard, uint32_t at)
 int publish_follow(struct shard *shard, uint32_t at, const uint32_t *index, const float *value,
 		   uint32_t n)
 {
-	if (recipe_pushes_params(shard->rules.recipe))
+	if (recipe_averages(shard->rules.recipe))
 		sparse_set(shard->copy + at, index, value, n);
 	else
 		return sparse_add_finite(shard->copy + at, index, value, n) ||

@@ -15,8 +15,12 @@
 
 struct local {
 	float *base; /* the common model */
-	float *sum;  /* sum of the steps that this worker has subtracted from its parameters */
-	int apart;   /* 1: sum has its own memory; 0: sum is the residual */
+	/* Sum of the steps that this worker has subtracted from its parameters; NULL with
+	 * signal=drift. */
+	float *sum;
+	int apart; /* 1: sum has its own memory; 0: sum is the residual */
+	const float *residual;
+	float keep;
 };
 
 static int local_used(const struct worker *w)
@@ -32,7 +36,10 @@ static int local_open(struct worker *w)
 		return fail(SLUICE_ENOMEM, "no memory for steps without an exchange");
 	local->base = kept->of[KEPT_BASE];
 	local->apart = kept->of[KEPT_LOCAL] != NULL;
-	local->sum = local->apart ? kept->of[KEPT_LOCAL] : kept->of[KEPT_RESIDUAL];
+	local->residual = kept->of[KEPT_RESIDUAL];
+	local->keep = w->rules.recipe->keep;
+	if (!recipe_drifts(w->rules.recipe))
+		local->sum = local->apart ? kept->of[KEPT_LOCAL] : kept->of[KEPT_RESIDUAL];
 	return 0;
 }
 
@@ -44,7 +51,7 @@ static void local_close(struct worker *w)
 
 float *local_sum(const struct local *local)
 {
-	return local ? local->sum : NULL;
+	return local->sum;
 }
 
 float *local_base(const struct local *local)
@@ -54,13 +61,16 @@ float *local_base(const struct local *local)
 
 static void local_begin(struct worker *w, const float *params)
 {
-	memcpy(w->local->base, params, w->layout->count * sizeof(*params));
+	if (params != w->local->base)
+		memcpy(w->local->base, params, w->layout->count * sizeof(*params));
 }
 
 /* Before an exchange is sent, adds the steps of the period to the residual. */
 static void local_folded(struct worker *w, struct signal *signal)
 {
 	(void)signal;
+	if (!w->local->sum)
+		return;
 	/* Only the last step's gradient may be left out. The earlier steps are sent. */
 	step_leave_out(&w->step, 0);
 	if (w->local->apart)
@@ -73,6 +83,8 @@ static void local_sent(struct worker *w, uint64_t elements)
 	float *velocity = compressor_velocity(w->compressor);
 
 	(void)elements;
+	if (!w->local->sum)
+		return;
 	memset(w->local->sum, 0, w->layout->count * sizeof(*w->local->sum));
 	if (velocity)
 		memset(velocity, 0, w->layout->count * sizeof(*velocity));
@@ -88,6 +100,18 @@ static int params_overflowed(struct worker *w, uint64_t at, float value)
 			     rank_text(w->job, w->job->rank), model_place(w->model.tensors, at));
 }
 
+void local_point(const struct local *local, uint64_t at, size_t n, float *point)
+{
+	const float *restrict base = local->base + at, *restrict residual = local->residual + at;
+	const float keep = local->keep;
+
+	if (!(keep > 0))
+		memcpy(point, base, n * sizeof(*point));
+	else
+		for (size_t i = 0; i < n; i++)
+			point[i] = base[i] - keep * residual[i];
+}
+
 int local_pull(struct worker *w, const struct vector *params)
 {
 	enum { CHUNK = 2048 };
@@ -98,7 +122,9 @@ int local_pull(struct worker *w, const struct vector *params)
 	for (uint64_t at = 0; at < count && local; at += CHUNK) {
 		const size_t n = count - at < CHUNK ? count - at : CHUNK;
 
-		for (size_t i = 0; i < n; i++)
+		if (!local->sum)
+			local_point(local, at, n, value);
+		for (size_t i = 0; local->sum && i < n; i++)
 			value[i] = local->base[at + i] - local->sum[at + i];
 		const size_t finite = first_nonfinite(value, n);
 		if (finite < n)
@@ -108,9 +134,20 @@ int local_pull(struct worker *w, const struct vector *params)
 	return 0;
 }
 
+int local_idles(const struct worker *w)
+{
+	return !w->local->sum && worker_alone(w);
+}
+
+int local_can_save(const struct worker *w)
+{
+	return recipe_drifts(w->rules.recipe) ? w->step.state == STEP_DONE : local_in_sync(w);
+}
+
 int local_in_sync(const struct worker *w)
 {
 	return w->step.state == STEP_DONE && w->step.done % w->rules.recipe->period == 0 &&
+	       (!w->step.done || !(w->rules.recipe->keep > 0)) &&
 	       !selection_kinds[w->rules.recipe->up.select].contiguous &&
 	       (w->rules.recipe->when != WHEN_ASYNC || !w->step.done ||
 		schedule_before_anchor(w->rules.schedule, w->step.done));

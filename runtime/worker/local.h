@@ -1,21 +1,32 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * when=every(P) at the worker. The worker trains its own copy of the model for P steps, by plain
- * SGD, and the workers then exchange the sum of these steps. local.c owns the common model and that
- * sum. They are kept apart, so that after an exchange all replicas have the same bits. */
+ * when=every(P) and signal=drift at the worker. The worker trains its own copy of the model for P
+ * steps, and the workers then exchange how far they moved. Without signal=drift the steps are of
+ * plain SGD, and local.c owns their sum. With signal=drift the program makes the steps. Either way
+ * local.c owns the common model, so that it has the same bits at all workers. */
 #ifndef RUNTIME_LOCAL_H
 #define RUNTIME_LOCAL_H
 #include "model/vector.h"
 #include "worker/hooks.h"
 
-struct local; /* worker.local is NULL unless the recipe has a period and no average */
+/* worker.local is NULL unless the recipe has signal=drift, or a period and no average. */
+struct local;
 
-/* Returns the sum of the period's gradients. With memory=none it is the residual itself. */
+/* Returns the sum of the period's gradients, which is the residual itself with memory=none; NULL:
+ * there is none. */
 float *local_sum(const struct local *local);
 /* Returns the common model, to which a pull adds. */
 float *local_base(const struct local *local);
+/* Writes the parameters that the last exchange gave to this worker, from coordinate `at` on: the
+ * common model less keep= times the residual, which does not change until the next exchange. */
+void local_point(const struct local *local, uint64_t at, size_t n, float *point);
+/* Of a worker with a local model: returns 1 if the next step only counts (signal=drift, between
+ * exchanges). */
+int local_idles(const struct worker *w);
 /* Returns 1 if the parameters have the same bits on all workers. */
 int local_in_sync(const struct worker *w);
-/* Ends a step without an exchange: params become the common model minus the sum of the period.
+/* Returns 1 if a checkpoint can be made now. */
+int local_can_save(const struct worker *w);
+/* Sets params after a step: to the common model minus the sum of the period, or to local_point().
  * SLUICE_ENUMERIC: a parameter is beyond the range of floats, and the job has ended. */
 int local_pull(struct worker *w, const struct vector *params);
 

@@ -91,6 +91,10 @@ static int pull_here(struct worker *w, int asks)
 {
 	if (w->step.skipped)
 		return pull_nothing(w);
+	if (w->local && local_idles(w)) {
+		step_pull(&w->step); /* flags travel with exchanges */
+		return step_ends(w);
+	}
 	int rc = await_device(w);
 	if (!rc && asks)
 		rc = async_ask(w);

@@ -224,7 +224,7 @@ static int is_dense(const struct worker *w)
 /* Makes a push. grad NULL: there is no gradient. before: the second gradient of a pair, or NULL. */
 static int push_here(struct worker *w, struct vector *grad, struct vector *before)
 {
-	const int stands = worker_stands(w);
+	const int stands = worker_stands(w) || (w->local && local_idles(w));
 	int alone = worker_alone(w), rc = agree_to_skip(w, grad, before);
 	struct signal signal = { .addend = NULL };
 	if (rc)
@@ -239,7 +239,7 @@ static int push_here(struct worker *w, struct vector *grad, struct vector *befor
 	if (grad && (rc = stands ? worker_come_home(w) : to_host_or_device(w, grad, before)))
 		return rc; /* may be a refusal, before the step has begun */
 	push_begins(w, grad != NULL);
-	/* no gradient is needed, there is none, or this step changes nothing */
+	/* no gradient is needed, there is none, or this step changes or reads nothing */
 	if (!grad || stands)
 		step_leave_out(&w->step, 1);
 	else if (!alone && is_dense(w)) {
@@ -278,7 +278,7 @@ static int push_run(sluice_model *model, const void *grad, const char *function)
 {
 	const int unwanted = model && model->worker->lazy && !lazy_wants(model->worker);
 	int rc = step_check(model, unwanted ? model : grad, function, STEP_DONE);
-	if (!rc && source_of_step(model->worker) != SOURCE_PARAMS)
+	if (!rc && !recipe_pushes_params(&model->recipe))
 		rc = source_check(model->worker, SOURCE_GRADIENT, function);
 	if (!rc)
 		rc = gradient_aligned(model->worker, grad, "grad", function);
@@ -462,6 +462,11 @@ int step_set_lr(struct worker *w, float lr)
 	if (!(lr >= 0) || !isfinite(lr))
 		return fail(SLUICE_EINVAL, "sluice_set: SLUICE_LR is %g, must be finite and >= 0",
 			    (double)lr);
+	if (recipe_drifts(w->rules.recipe))
+		return fail(
+			SLUICE_EINVAL,
+			"sluice_set: SLUICE_LR is not possible with signal=drift: the program's "
+			"own optimizer has its rate, and the outer rate is rate= of the recipe");
 	const char *why = lr > 0 ? NULL : plan_why_not(PATH_RATE_ZERO, w->rules.plan->traits);
 	if (why)
 		return fail(
@@ -507,8 +512,10 @@ unsigned step_raised(const struct worker *w)
 
 static void point_at(const struct worker *w, const float *params, float *point)
 {
-	const float *previous =
-		w->kept.of[w->rules.recipe->signal == SIGNAL_SVRG ? KEPT_ANCHOR : KEPT_PREVIOUS];
+	const enum signal_kind signal = w->rules.recipe->signal;
+	const float *previous = w->kept.of[signal == SIGNAL_SVRG  ? KEPT_ANCHOR :
+					   signal == SIGNAL_DRIFT ? KEPT_BASE :
+								    KEPT_PREVIOUS];
 	const uint64_t count = w->layout->count;
 	if (w->rules.recipe->signal == SIGNAL_IGT) {
 		float alpha = update_alpha(w->rules.update, w->step.done + 1),

@@ -24,6 +24,15 @@ int signal_nonfinite(struct worker *w, int held, uint64_t bad, uint64_t n, float
 		w->model.stats->nonfinite_elements += n;
 		return w->rules.recipe->nonfinite != NONFINITE_ZERO;
 	}
+	if (recipe_drifts(w->rules.recipe))
+		return job_fail_here(
+			w->job, held, SLUICE_ENUMERIC,
+			"the parameters that %s pushed at step %llu are %s at %s: its own "
+			"optimizer diverged; lower its rate or clip its gradients, or choose "
+			"nonfinite=skip, with which the worker continues from the common "
+			"parameters",
+			rank_text(w->job, w->job->rank), (unsigned long long)w->step.done + 1,
+			isnan(value) ? "NaN" : "infinite", model_place(w->model.tensors, bad));
 	return job_fail_here(
 		w->job, held, SLUICE_ENUMERIC,
 		"the gradient of %s at step %llu is %s at %s: lower the learning rate or clip=, or "
@@ -38,9 +47,10 @@ int signal_overflowed(struct worker *w, int held)
 	const int known = at != COORDINATE_UNKNOWN;
 
 	return job_fail_here(w->job, held, SLUICE_ENUMERIC,
-			     "the sum of the gradient of %s at step %llu and the residual of "
+			     "the sum of the %s of %s at step %llu and the residual of "
 			     "earlier steps is NaN or infinite%s%s: it overflowed; lower the "
 			     "learning rate or clip= the gradients",
+			     recipe_drifts(w->rules.recipe) ? "drift" : "gradient",
 			     rank_text(w->job, w->job->rank), (unsigned long long)w->step.done + 1,
 			     known ? " at " : "", known ? model_place(w->model.tensors, at) : "");
 }
@@ -186,8 +196,9 @@ static void fold(const struct worker *w, uint64_t at, const float *restrict g, s
 		 float scale)
 {
 	const float *restrict reference = lazy_reference(w->lazy);
-	float *restrict sum = (w->local ? local_sum(w->local) : worker_residual(w)) + at;
-	int keep = w->rules.recipe->memory != MEMORY_NONE || w->local;
+	float *own = w->local ? local_sum(w->local) : NULL;
+	float *restrict sum = (own ? own : worker_residual(w)) + at;
+	int keep = w->rules.recipe->memory != MEMORY_NONE || own;
 	if (reference) {
 		reference += at;
 		for (size_t i = 0; i < n; i++)
@@ -232,10 +243,11 @@ int signal_fold(struct worker *w, const struct vector *grad, const struct vector
 		out->summed = count == w->layout->count && selection_adds(w, &sum);
 		return out->summed ? 0 : judge(w, &sum, begin, count);
 	}
+	const struct source_row *source = &source_rows[source_of_step(w)];
 	/* If a value that is not finite would end the job anyway, the check can follow the
 	 * addition, while the gradient is in the cache. */
 	int late = w->rules.recipe->nonfinite == NONFINITE_ABORT && !(w->rules.recipe->clip > 0) &&
-		   !before;
+		   !source->computed;
 	int judged = w->rules.recipe->nonfinite == NONFINITE_SKIP_ALL;
 	int rc = late || judged ? 0 : judge(w, grad, begin, count);
 	if (!rc && before && !judged)
@@ -246,7 +258,7 @@ int signal_fold(struct worker *w, const struct vector *grad, const struct vector
 	if (rc)
 		return 0;
 	struct input in = { .pushed = source_pushed(w, grad, before),
-			    .source = &source_rows[source_of_step(w)],
+			    .source = source,
 			    .begin = begin,
 			    .count = count,
 			    .clip = 1 };

@@ -2,6 +2,7 @@
  * See source.h. */
 #include "worker/source.h"
 #include "base/error.h"
+#include "worker/local.h"
 #include "worker/state.h"
 #include <math.h>
 
@@ -33,21 +34,40 @@ static const float *read_pair(const struct pushed *p, int zeros, uint64_t at, si
 	return room;
 }
 
+/* The parameters of the last pull less the pushed ones, so it points like a gradient. */
+static const float *read_drift(const struct pushed *p, int zeros, uint64_t at, size_t n,
+			       float *room)
+{
+	float pushed[CHUNK];
+	const float *now = vector_read(p->vector, at, n, pushed);
+
+	local_point(p->local, at, n, room);
+	for (size_t i = 0; i < n; i++) {
+		const float drift = room[i] - now[i];
+
+		room[i] = zeros && !isfinite(drift) ? 0.0f : drift;
+	}
+	return room;
+}
+
 /* ---- the table --------------------------------------------------------------- */
 
 const struct source_row source_rows[SOURCES] = {
 	[SOURCE_GRADIENT] = { "sluice_push", NULL,
 			      "an anchor is due (sluice_step_info): call sluice_push with the "
 			      "full gradient of this worker's data",
-			      read_one },
+			      0, read_one },
 	[SOURCE_PAIR] = { "sluice_push_pair", "signal=storm(ALPHA) or svrg(STEPS)",
 			  "the recipe's signal= takes two gradients: call sluice_push_pair with "
 			  "the gradients at params and at the point of sluice_point",
-			  read_pair },
+			  1, read_pair },
 	[SOURCE_PARAMS] = { "sluice_push", "update=average",
 			    "the recipe says update=average: call sluice_push with the "
 			    "parameters",
-			    read_one },
+			    0, read_one },
+	[SOURCE_DRIFT] = { "sluice_push", "signal=drift",
+			   "the recipe says signal=drift: call sluice_push with the parameters", 1,
+			   read_drift },
 };
 
 enum source source_of_step(const struct worker *w)
@@ -83,7 +103,9 @@ int source_check_pieces(const struct recipe *recipe, const char *function)
 struct pushed source_pushed(const struct worker *w, const struct vector *vector,
 			    const struct vector *before)
 {
-	struct pushed p = { .vector = vector, .before = before, .newest = 1, .older = 1 };
+	struct pushed p = {
+		.vector = vector, .before = before, .newest = 1, .older = 1, .local = w->local
+	};
 
 	if (before && w->rules.recipe->signal != SIGNAL_SVRG) {
 		const float alpha = update_alpha(w->rules.update, w->step.number);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The sources of a push: a gradient, the two gradients of a pair, or parameters. Each has a row
- * with the call that passes it and the function by which the host reads it. Called by push.c and
- * signal.c. */
+ * The sources of a push: a gradient, the two gradients of a pair, parameters, or their drift from
+ * those of the last pull. Each has a row with the call that passes it and the function by which the
+ * host reads it. Called by push.c and signal.c. */
 #ifndef RUNTIME_WORKER_SOURCE_H
 #define RUNTIME_WORKER_SOURCE_H
 #include "model/model.h"
@@ -11,12 +11,14 @@
 struct pushed {
 	const struct vector *vector, *before; /* before: the second gradient of a pair, or NULL */
 	float newest, older;                  /* the factors of a pair */
+	const struct local *local;            /* of a drift: the parameters of the last pull */
 };
 
 struct source_row {
 	const char *call;   /* the public function that pushes these vectors */
 	const char *needs;  /* words that the recipe must have for this source, or NULL */
 	const char *wanted; /* the reason why a step needs it, and the call that pushes it */
+	int computed;       /* 1: an element is computed from several vectors */
 	/* Returns elements at .. at + n - 1 as floats. If they must be computed, they are written
 	 * to room. zeros: NaN and infinity count as 0. */
 	const float *(*read)(const struct pushed *p, int zeros, uint64_t at, size_t n, float *room);

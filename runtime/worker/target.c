@@ -153,7 +153,7 @@ static int looks_at_all(const struct path_plan *plan)
 static int choose_place(struct worker *w, const char *function)
 {
 	struct target *t = w->into;
-	const int follows = recipe_pushes_params(w->rules.recipe) && !vector_floats(t->vector);
+	const int follows = recipe_averages(w->rules.recipe) && !vector_floats(t->vector);
 	int rc = 0;
 
 	if (!looks_at_all(w->rules.plan) && !follows)
@@ -283,7 +283,7 @@ static int add_there(const struct worker *w, uint64_t first, const uint32_t *ind
 		call.narrow = (uint16_t *)vector_given(t->vector, 0) + first;
 		call.narrow_type = (int)vector_type(t->vector, 0);
 	} else {
-		call.assign = recipe_pushes_params(w->rules.recipe);
+		call.assign = recipe_averages(w->rules.recipe);
 	}
 	const int failed = t->ops->apply(t->compressor, &call, stream);
 	return failed ? device_fail(t->ops, "sluice_pull") : 0;
@@ -379,9 +379,11 @@ int target_end(struct worker *w, int rc)
 		return device_fail(t->ops, "sluice_pull");
 	if (rc || t->there)
 		return rc;
-	if (t->follow == FOLLOW_END)
+	if (t->follow == FOLLOW_END && w->local)
+		rc = local_pull(w, t->vector);
+	else if (t->follow == FOLLOW_END)
 		vector_write(t->vector, 0, t->flat, w->layout->count);
-	return vector_send(t->vector, "sluice_pull");
+	return rc ? rc : vector_send(t->vector, "sluice_pull");
 }
 
 float *target_flat(const struct target *t)
@@ -404,7 +406,7 @@ int target_add(const struct worker *w, uint64_t first, const uint32_t *index, co
 	       uint32_t n)
 {
 	const struct target *t = w->into;
-	const int set = recipe_pushes_params(w->rules.recipe);
+	const int set = recipe_averages(w->rules.recipe);
 
 	if (t->there)
 		return add_there(w, first, index, value, n);
@@ -419,6 +421,16 @@ int target_add(const struct worker *w, uint64_t first, const uint32_t *index, co
 
 /* ---- all parameters as floats --------------------------------------------------- */
 
+/* Records the vector that own_borrow() reads until the first pull. */
+static void remember_own(const struct worker *w, void *vector)
+{
+	struct target *t = w->into;
+
+	if (vector)
+		vector_run(&t->given, vector, w->layout->count, w->param_type, 1);
+	t->vector = vector ? &t->given : &t->opened;
+}
+
 int params_borrow(const struct worker *w, void *vector, const char *function, struct params *out)
 {
 	*out = (struct params){ .of = &out->one, .function = function };
@@ -426,6 +438,8 @@ int params_borrow(const struct worker *w, void *vector, const char *function, st
 
 	if (rc)
 		return rc;
+	if (recipe_drifts(w->rules.recipe))
+		remember_own(w, vector);
 	if (vector)
 		vector_run(&out->one, vector, w->layout->count, w->param_type, 1);
 	else
@@ -442,4 +456,18 @@ int params_return(struct params *p, int failed)
 	vector_free(&p->one);
 	*p = (struct params){ 0 };
 	return rc;
+}
+
+int own_borrow(const struct worker *w, const char *function, float **host)
+{
+	*host = NULL;
+	return recipe_drifts(w->rules.recipe) ?
+		       vector_borrow(w->into->vector, w->stream, function, host) :
+		       0;
+}
+
+void own_return(const struct worker *w, float *host)
+{
+	if (host) /* as after a failure: nothing is written back */
+		vector_return(w->into->vector, host, SLUICE_EINVAL, "");
 }

@@ -64,7 +64,7 @@ int target_add(const struct worker *w, uint64_t first, const uint32_t *index, co
 
 /* All parameters as floats in host memory: the program's own, or a copy. params_return() writes a
  * copy back, unless `failed` is set, and frees it. `vector` has the same meaning as in
- * target_note(). */
+ * target_note(); with signal=drift it becomes the recorded vector. */
 struct params {
 	float *host;
 	struct vector *of, one;
@@ -72,4 +72,8 @@ struct params {
 };
 int params_borrow(const struct worker *w, void *vector, const char *function, struct params *out);
 int params_return(struct params *p, int failed);
+/* With signal=drift, the worker's own parameters for a checkpoint: the recorded vector, as floats
+ * in host memory. With other signals *host is NULL. own_return() frees a copy. */
+int own_borrow(const struct worker *w, const char *function, float **host);
+void own_return(const struct worker *w, float *host);
 #endif

@@ -2,7 +2,7 @@
 """The methods of sluice_recipe(7) once more, in numpy, written from the manual pages alone.
 
 Each method is a class of one job: step(gradients, lr) takes the gradients of all workers, in rank
-order, and moves x, the parameters that all workers hold. Every operation is one of float32, in the
+order, and moves x, the parameters that all workers hold; held(i) are those of worker i. Every operation is one of float32, in the
 order in which the pages write it, so that x can be compared with the library's bit by bit.
 """
 import math
@@ -104,6 +104,8 @@ class Update:
     def direction(self, mean):
         if self.kind == "sgd":
             return mean
+        if self.kind == "sign":
+            return np.sign(mean)
         if self.v is None:
             self.v = np.zeros_like(mean)
         self.v = self.m * self.v + mean
@@ -150,6 +152,9 @@ class Job:
         self.t = 0
         cuts = [len(x) * i // shards for i in range(shards + 1)]
         self.shards = [slice(a, b) for a, b in zip(cuts, cuts[1:])]
+
+    def held(self, worker):
+        return self.x
 
 
 class Dense(Job):
@@ -245,6 +250,31 @@ class Coded(Sparse):
             p[chosen] = coded(self.down_code, e[chosen])
             self.epsilon[shard] = e - p
             self.x[shard] = self.x[shard] + p
+
+
+class Drift(Sparse):
+    """signal=drift when=every(H): the program steps by SGD and pushes its parameters."""
+
+    def __init__(self, x, workers, shards, every=1, decay=1.0, keep=0.0, rate=1.0, **rest):
+        super().__init__(x, workers, shards, inside=False, **rest)
+        self.every, self.decay, self.keep, self.rate = every, f32(decay), f32(keep), f32(rate)
+        self.own = [x.copy() for _ in range(workers)]
+
+    def held(self, worker):
+        return self.own[worker]
+
+    def point(self, i):
+        return self.x - self.keep * self.e[i] if self.keep else self.x
+
+    def step(self, gradients, lr):
+        self.own = [own - lr * g for own, g in zip(self.own, gradients)]
+        self.t += 1
+        if self.t % self.every:
+            return
+        for i, own in enumerate(self.own):
+            self.e[i] = self.decay * self.e[i] + (self.point(i) - own)
+        self.publish(mean_of([self.take(i, s) for i, s in enumerate(self.supports())]), self.rate)
+        self.own = [self.point(i).copy() for i in range(self.workers)]
 
 
 class Threshold(Sparse):
@@ -353,6 +383,22 @@ def recipes():
                partial(Sparse, up=0.1, down=0.15, inside=False, update=adam))
         yield (f"up=cyclic(0.1) down=all {memory} {text}",
                partial(Cyclic, up=0.1, inside=False, update=adam))
+    for memory, update, rest in (
+            ("residual", "sgd", {}),
+            ("residual(decay=0.95)", "sgd", {"decay": 0.95, "rate": 0.7}),
+            ("residual(decay=0.9)", "nesterov(0.9)", {"decay": 0.9, "m": 0.9, "keep": 0.6}),
+            ("residual", "momentum(0.9)", {"m": 0.9, "rate": 0.4, "keep": 1}),
+            ("residual(outside,decay=0.5)", "sign", {"decay": 0.5, "rate": 0.01})):
+        words = " ".join(f"{key}={rest[key]}" for key in ("rate", "keep") if key in rest)
+        for every, down in (1, 0.15), (3, None), (5, 0.15):
+            direction = "all" if down is None else f"topk({down})"
+            yield (f"up=topk(0.1) down={direction} signal=drift memory={memory} update={update} "
+                   f"when=every({every}) {words}",
+                   partial(Drift, up=0.1, down=down, every=every, update=update.split("(")[0],
+                           **rest))
+    yield ("up=all down=all signal=drift memory=none update=nesterov(0.9) when=every(4) rate=0.7",
+           partial(Drift, up=1, every=4, update="nesterov", m=0.9, rate=0.7))
+    yield "up=all down=all signal=drift memory=none", partial(Drift, up=1)
     for longest in None, 2:
         arguments = "5,0.2" if longest is None else f"5,0.2,{longest}"
         yield (f"up=all down=all signal=innovation memory=none when=lazy({arguments})",

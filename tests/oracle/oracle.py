@@ -30,7 +30,8 @@ RATES = np.array([0.1] * 5 + [0.07] * 5 + [0.003] * 4, np.float32)
 
 
 class Case:
-    """One recipe on one job; expected: of each step, the parameters that all workers hold."""
+    """One recipe on one job; expected: of each step and rank, the parameters that it holds. With
+    signal=drift the program steps by itself, along the gradient."""
 
     def __init__(self, recipe, make, ranks, count, shards):
         self.recipe, self.ranks, self.count, self.shards = recipe, ranks, count, shards
@@ -42,10 +43,11 @@ class Case:
         g[2::4] = np.round(g[2::4] * 2) / 2  # ties, and zeros of both signs
         self.gradients = g.astype(np.float32)
         self.job = make(self.start, ranks, shards)
-        self.expected = np.empty((STEPS, count), np.float32)
+        self.drifts = "signal=drift" in recipe
+        self.expected = np.empty((STEPS, ranks, count), np.float32)
         for t in range(STEPS):
             self.job.step(list(self.gradients[t]), RATES[t])
-            self.expected[t] = self.job.x
+            self.expected[t] = [self.job.held(i) for i in range(ranks)]
 
     def name(self):
         return f"{self.recipe}, {self.ranks} ranks, {self.count} parameters, {self.shards} shards"
@@ -91,14 +93,18 @@ class Library:
         attr = ModelAttr(size=ctypes.sizeof(ModelAttr), count=case.count,
                          recipe=case.recipe.encode(), shards=case.shards, lr=float(RATES[0]))
         model = ctypes.c_void_p()
-        got = np.empty_like(case.expected)
+        got = np.empty_like(case.expected[:, 0])
         rank = self.c.sluice_rank(job)
         self.ok(self.c.sluice_model_open(ctypes.c_void_p(job), ctypes.byref(attr),
                                          ctypes.c_void_p(params.ctypes.data), ctypes.byref(model)))
         for t in range(STEPS):
             grad = np.ascontiguousarray(case.gradients[t, rank])
-            self.ok(self.c.sluice_set(model, SLUICE_LR, float(RATES[t])))
-            self.ok(self.c.sluice_push(model, grad.ctypes.data))
+            if case.drifts:
+                params -= RATES[t] * grad
+            else:
+                self.ok(self.c.sluice_set(model, SLUICE_LR, float(RATES[t])))
+            pushed = params if case.drifts else grad
+            self.ok(self.c.sluice_push(model, pushed.ctypes.data))
             self.ok(self.c.sluice_pull(model, params.ctypes.data))
             got[t] = params
         self.c.sluice_model_close(ctypes.byref(model))
@@ -129,18 +135,19 @@ class Library:
         return got
 
 
-def differences(case, got, who):
+def differences(case, got, rank, who):
     """Prints the first one; the number of them."""
-    wrong = got.view(np.uint32) != case.expected.view(np.uint32)
+    expected = np.ascontiguousarray(case.expected[:, rank])
+    wrong = got.view(np.uint32) != expected.view(np.uint32)
     if wrong.any():
         t, i = np.argwhere(wrong)[0]
         print(f"{who}: {case.name()}: after step {t} parameter {i} is {got[t, i]!r}, "
-              f"methods.py says {case.expected[t, i]!r}; {wrong.sum()} of {wrong.size} differ")
+              f"methods.py says {expected[t, i]!r}; {wrong.sum()} of {wrong.size} differ")
     return int(wrong.any())
 
 
 def compare(who, all_cases, got):
-    return sum(differences(case, mine[i], f"{who}, rank {rank}") for rank, mine in enumerate(got)
+    return sum(differences(case, mine[i], rank, f"{who}, rank {rank}") for rank, mine in enumerate(got)
                for i, case in enumerate(all_cases))
 
 
@@ -170,7 +177,7 @@ def main_simulate(path):
 def main_write(path):
     """Numbers are little-endian. u32 cases, steps; f32 rate[steps]; of each case u32 ranks, count,
     shards, length of the recipe with its final zeros (a multiple of 4); the recipe; f32 start[count],
-    gradient[step][rank][count], expected[step][count]."""
+    gradient[step][rank][count], expected[step][rank][count]."""
     with open(path, "wb") as out:
         everything = [case for ranks in RANKS for case in cases(ranks)]
         out.write(struct.pack("<II", len(everything), STEPS) + RATES.tobytes())

@@ -52,7 +52,7 @@ static const unsigned char *case_at(const struct cases *all, const unsigned char
 	out->start = at + 4 * WORD + text;
 	out->gradients = out->start + (size_t)out->count * WORD;
 	out->expected = out->gradients + (size_t)all->steps * out->ranks * out->count * WORD;
-	return out->expected + (size_t)all->steps * out->count * WORD;
+	return out->expected + (size_t)all->steps * out->ranks * out->count * WORD;
 }
 
 static void read_cases(struct cases *all)
@@ -81,6 +81,7 @@ static void train(const struct cases *all, const struct one_case *c, sluice_job 
 	const size_t rank = (size_t)sluice_rank(job), bytes = c->count * sizeof(float);
 	float *params = calloc(c->count, sizeof(*params)), *grad = malloc(bytes);
 	float *expected = malloc(bytes), lr;
+	const int drifts = strstr(c->recipe, "signal=drift") != NULL;
 	sluice_model *model = NULL;
 
 	CHECK(params && grad && expected);
@@ -97,9 +98,12 @@ static void train(const struct cases *all, const struct one_case *c, sluice_job 
 	for (uint32_t t = 0; t < all->steps; t++) {
 		floats(all->rates, t, 1, &lr);
 		floats(c->gradients, ((size_t)t * c->ranks + rank) * c->count, c->count, grad);
-		floats(c->expected, (size_t)t * c->count, c->count, expected);
-		CHECK_OK(sluice_set(model, SLUICE_LR, lr));
-		CHECK_OK(sluice_push(model, grad));
+		floats(c->expected, ((size_t)t * c->ranks + rank) * c->count, c->count, expected);
+		if (!drifts)
+			CHECK_OK(sluice_set(model, SLUICE_LR, lr));
+		for (uint32_t i = 0; drifts && i < c->count; i++) /* the program's own optimizer */
+			params[i] -= lr * grad[i];
+		CHECK_OK(sluice_push(model, drifts ? params : grad));
 		CHECK_OK(sluice_pull(model, params));
 		int same = 1;
 		for (uint32_t i = 0; i < c->count && same; i++)

@@ -156,6 +156,11 @@ class Optimizer(torch.optim.Optimizer):
         self._lr, self._uneven = lr or None, uneven  # 0 takes the library's default here, and is set before a push
         self._views = [self.layout.view(self._grad, i) for i in range(len(parameters))]
         if inner is None:
+            if self.model.recipe.get("signal") == "drift":
+                self.model.close()
+                raise InvalidError("the recipe says signal=drift, so the library takes the parameters that a "
+                                   "program's own optimizer has changed: push them with sluice.Model, or say "
+                                   "signal=gradient")
             if self.model.recipe.get("update") == "none":
                 self.model.close()
                 raise InvalidError("the recipe has update=none, so nothing would step: give inner= an "

@@ -79,7 +79,7 @@ void __wrap_region_close(struct region **region)
 
 static int measure(int rank, void *argument)
 {
-	enum { COUNT = 298900 /* nearly fills its last page */, SMALL = 16384 };
+	enum { COUNT = 298900 /* nearly fills its last page */, SMALL = 20480 };
 	static float params[COUNT];
 	sluice_job *job = rank_join(argument);
 	for (size_t i = 0; i < RECIPES; i++)

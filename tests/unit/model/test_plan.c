@@ -22,6 +22,11 @@ static const char *const recipes[] = {
 	"up=topk(0.1) down=topk(0.1)",
 	"up=topk(0.1) down=all memory=none",
 	"up=topk(0.1) down=all memory=lowpass(0.5)",
+	"up=topk(0.1) down=all memory=residual(decay=0.9)",
+	"up=all down=all,bf16 memory=residual(decay=0.9)",
+	"up=all down=all update=sign",
+	"up=all down=all signal=drift",
+	"up=topk(0.1) down=all signal=drift when=every(3) keep=1",
 	"up=topk(0.1) down=all reset=2",
 	"up=topk(0.1) down=all clip=1",
 	"up=topk(0.1) down=all nonfinite=skip",
@@ -80,7 +85,9 @@ static struct asked ask(const char *text, uint64_t step, enum value_type type, i
 	assert_int_equal(recipe_parse(text, &a.recipe), 0);
 	assert_int_equal(schedule_compile(&a.recipe, 100, 0, &a.schedule), 0);
 	schedule_anchors(&a.schedule, &a.recipe, 4);
-	a.pushed = a.recipe.update == UPDATE_AVERAGE ? VALUE_F32 : type;
+	a.pushed = a.recipe.update == UPDATE_AVERAGE || a.recipe.signal == SIGNAL_DRIFT ?
+			   VALUE_F32 :
+			   type;
 	plan_make(&a.plan, &a.recipe, a.pushed, elastic);
 	a.rule = plan_step(&a.plan, &a.recipe, &a.schedule, step,
 			   schedule_density(&a.schedule, &a.recipe.up, step),
@@ -108,7 +115,17 @@ static int is_plain(const struct recipe *r)
 
 static int own_model(const struct recipe *r)
 {
-	return r->period > 1 && r->update != UPDATE_AVERAGE;
+	return (r->period > 1 && r->update != UPDATE_AVERAGE) || r->signal == SIGNAL_DRIFT;
+}
+
+static int has_residual(const struct recipe *r)
+{
+	return r->memory == MEMORY_RESIDUAL && !(r->memory_decay < 1);
+}
+
+static int pushes_gradients(const struct recipe *r)
+{
+	return r->update != UPDATE_AVERAGE && r->signal != SIGNAL_DRIFT;
 }
 
 static int is_global(const struct recipe *r)
@@ -121,7 +138,7 @@ static int may_fold(const struct asked *a)
 	const struct recipe *r = &a->recipe;
 
 	return selection_kinds[r->up.select].adds && !sends_all(a, &r->up) && is_plain(r) &&
-	       !own_model(r) && r->memory == MEMORY_RESIDUAL && r->nonfinite != NONFINITE_ZERO &&
+	       !own_model(r) && has_residual(r) && r->nonfinite != NONFINITE_ZERO &&
 	       a->pushed == VALUE_F32;
 }
 
@@ -134,7 +151,7 @@ static int may_push_dense(const struct asked *a)
 	       a->schedule.n_phases == 2 && a->pushed == VALUE_F32 && is_plain(r) &&
 	       !(r->clip > 0) &&
 	       (r->nonfinite == NONFINITE_ABORT || r->nonfinite == NONFINITE_SKIP_ALL) &&
-	       (r->memory == MEMORY_NONE || r->memory == MEMORY_RESIDUAL) && !own_model(r) &&
+	       (r->memory == MEMORY_NONE || has_residual(r)) && !own_model(r) &&
 	       r->when != WHEN_ASYNC && !is_global(r);
 }
 
@@ -167,7 +184,7 @@ static int may_select_on_device(const struct asked *a)
 			  s == SELECT_RANDOM || s == SELECT_VARIANCE || s == SELECT_SKETCH ||
 			  (s == SELECT_RANDK && r->memory == MEMORY_RESIDUAL);
 
-	return known && (r->memory == MEMORY_RESIDUAL || r->memory == MEMORY_NONE) &&
+	return known && (has_residual(r) || r->memory == MEMORY_NONE) &&
 	       (r->signal == SIGNAL_GRADIENT || r->signal == SIGNAL_MOMENTUM) && !(r->noise > 0) &&
 	       r->update != UPDATE_AVERAGE && !r->automatic && r->when == WHEN_ALWAYS &&
 	       r->nonfinite != NONFINITE_SKIP_ALL &&
@@ -178,7 +195,7 @@ static int may_accumulate(const struct asked *a)
 {
 	const struct recipe *r = &a->recipe;
 
-	return r->memory == MEMORY_RESIDUAL && is_plain(r) && !(r->clip > 0) &&
+	return has_residual(r) && is_plain(r) && !(r->clip > 0) &&
 	       r->nonfinite == NONFINITE_ABORT && r->update != UPDATE_AVERAGE && r->period == 1;
 }
 
@@ -187,14 +204,14 @@ static int may_push_ranges(const struct asked *a)
 	const struct recipe *r = &a->recipe;
 
 	return r->signal != SIGNAL_STORM && r->signal != SIGNAL_INNOVATION &&
-	       r->when == WHEN_ALWAYS && r->update != UPDATE_AVERAGE;
+	       r->when == WHEN_ALWAYS && pushes_gradients(r);
 }
 
 static int may_be_uneven(const struct asked *a)
 {
 	const struct recipe *r = &a->recipe;
 
-	return r->when == WHEN_ALWAYS && r->update != UPDATE_AVERAGE && !recipe_pairs(r) &&
+	return r->when == WHEN_ALWAYS && pushes_gradients(r) && !recipe_pairs(r) &&
 	       r->signal != SIGNAL_INNOVATION;
 }
 
@@ -202,16 +219,15 @@ static int may_have_rules(const struct asked *a)
 {
 	const struct recipe *r = &a->recipe;
 
-	return r->update != UPDATE_NONE && r->update != UPDATE_AVERAGE &&
-	       r->update != UPDATE_ACCELERATED && r->up.select != SELECT_SKETCH &&
-	       (r->when == WHEN_ALWAYS || r->when == WHEN_ASYNC);
+	return r->update != UPDATE_NONE && pushes_gradients(r) && r->update != UPDATE_ACCELERATED &&
+	       r->up.select != SELECT_SKETCH && (r->when == WHEN_ALWAYS || r->when == WHEN_ASYNC);
 }
 
 static int may_narrow_params(const struct asked *a)
 {
 	const struct recipe *r = &a->recipe;
 
-	return r->update != UPDATE_AVERAGE && !recipe_pairs(r) && !recipe_looks_back(r);
+	return pushes_gradients(r) && !recipe_pairs(r) && !recipe_looks_back(r);
 }
 
 static int may_be_on_device(const struct asked *a)
@@ -226,7 +242,8 @@ static int may_be_on_device(const struct asked *a)
 	       (type == VALUE_F32 || type == VALUE_F16 || type == VALUE_BF16) && !r->warmup_dense &&
 	       r->coding == CODING_FAST && r->signal != SIGNAL_INNOVATION &&
 	       (r->when == WHEN_ALWAYS || r->when == WHEN_EVERY) && r->update != UPDATE_AVERAGE &&
-	       !r->automatic && up->exchange == EXCHANGE_OWN && !up->global && !down->global;
+	       r->update != UPDATE_SIGN && !r->automatic && up->exchange == EXCHANGE_OWN &&
+	       !up->global && !down->global;
 }
 
 static int may_stand_still(const struct asked *a)

@@ -17,6 +17,10 @@ TEST(recipe_print__spells_out_every_axis)
 		     "up=topk(0.01),f32 down=all,f32 signal=gradient "
 		     "memory=residual(inside,decay=0.95) update=sgd warmup=0steps dense=*bias* "
 		     "clip=none decay=0 nonfinite=abort coding=fast reset=none seed=0 when=always");
+	expect_print("up=topk(0.01) signal=drift when=every(30)",
+		     "up=topk(0.01),f32 down=all,f32 signal=drift memory=residual(outside) "
+		     "update=sgd warmup=0steps dense=*bias* clip=none decay=0 nonfinite=abort "
+		     "coding=fast reset=none seed=0 when=every(30) rate=1 keep=0");
 	expect_print("up=all,uniform(4) signal=storm(0.1),noise(0.5) memory=twostep(1) "
 		     "update=ema(0.1) seed=7 when=always",
 		     "up=all,uniform(4,512) down=all,f32 signal=storm(0.1),noise(0.5) "
@@ -53,6 +57,9 @@ static const char *const valid_recipes[] = {
 	"update=nesterov(0.99) clip=0.1 decay=3.3e-5 nonfinite=zero",
 	"update=none clip=1e30 dense=*norm*,head.bias,[ab]? warmup=12345678901",
 	"memory=none up=all,f16",
+	"signal=drift",
+	"up=topk(0.1) signal=drift keep=0.3333333",
+	"signal=drift when=every(1000000) rate=0.7",
 	"up=topk(0.1) update=sign",
 	"up=topk(0.1) memory=residual(outside,decay=0.3333333)",
 	"up=topk(0.1) memory=residual(decay=1)",

@@ -32,8 +32,10 @@ TEST(recipe_parse__unknown_words_are_answered_with_the_nearest)
 	expect_refused("automatic", "begin with the word auto or the name of a method");
 	expect_refused("ups=all", "unknown key \"ups\"|did you mean \"up\"?|keys are up, down,");
 	expect_refused("colour=red", "unknown key \"colour\" in \"colour=red\": keys are up");
-	expect_refused("colour=red", "keys are up, |, when, guard and freeze"); /* lists all keys */
-	expect_refused("block", "\"block\" has no \"=\"|keys are up, |, when, guard and freeze");
+	expect_refused("colour=red",
+		       "keys are up, |, seed, when, rate, keep, guard and freeze"); /* all keys */
+	expect_refused("block", "\"block\" has no \"=\"|keys are up, |, seed, when, rate, keep, "
+				"guard and freeze");
 	expect_refused("scalcom", "\"scalcom\" has no \"=\"|the method \"scalecom\"?");
 	expect_refused("topk(0.1) down=all", "did you mean up=topk(0.1) or down=topk(0.1)?");
 	expect_refused("=all", "unknown key \"\"");
@@ -201,6 +203,13 @@ TEST(recipe_parse__other_numbers_outside_are_refused)
 	expect_refused("memory=residual(decay=0)", "\"decay=0\"|above 0 and at most 1");
 	expect_refused("memory=residual(decay=1.5)", "\"decay=1.5\"|above 0 and at most 1");
 	expect_refused("memory=residual(inside,decay=)", "is not a number|above 0 and at most 1");
+	expect_refused("rate=0 signal=drift", "\"0\" in \"rate=0\"|above 0");
+	expect_refused("rate=-1 signal=drift", "\"-1\" in \"rate=-1\"|above 0");
+	expect_refused("signal=drift keep=1.1", "\"1.1\" in \"keep=1.1\"|from 0 to 1");
+	expect_refused("signal=drift keep=all", "is not a number|from 0 to 1");
+	expect_refused("signal=drift when=every(0)", "\"0\" in \"when=every(0)\"|1 to 1000000");
+	expect_refused("signal=drift when=every(1.5)", "\"1.5\"|1 to 1000000");
+	expect_refused("signal=drift when=every", "\"every\"|takes a number of steps");
 	expect_refused("warmup=-5", "\"-5\"|cannot be negative");
 	expect_refused("warmup=1.5", "\"1.5\"|whole number");
 	expect_refused("warmup=1e13", "at most 1e12");
@@ -323,6 +332,37 @@ TEST(recipe_parse__combinations_without_sense_are_refused)
 		       "with update=sign|memory=residual(outside)");
 	expect_refused("when=async(3) update=sign", "updates after each push");
 	expect_refused("when=every(3) update=sign", "run plain SGD");
+}
+
+TEST(recipe_parse__what_a_drift_excludes__is_refused_with_the_word_to_write)
+{
+	static const char *const cases[][2] = {
+		{ "update=none", "\"update=none\"|update=sgd, momentum, nesterov or sign" },
+		{ "update=ema(0.1)", "\"update=ema(0.1)\"|write update=sgd" },
+		{ "when=lazy(3,0.5)", "leaves out uploads|write signal=innovation" },
+		{ "when=async(3)", "\"when=async(3)\"|write when=every(STEPS)" },
+		{ "memory=residual(inside)", "\"memory=residual(inside)\"|write memory=residual" },
+		{ "memory=lowpass(0.1)", "\"memory=lowpass(0.1)\"|residual(decay=B)" },
+		{ "decay=0.1", "\"decay=0.1\"|the program's own optimizer" },
+		{ "up=cyclic(0.1)", "signal=drift with up=cyclic(0.1)|write up=all" },
+		{ "up=sketch(0.1)", "signal=drift with up=sketch(0.1)|write up=all" },
+		{ "auto", "signal=drift with auto" },
+		{ "up=topk(0.1) reset=5", "\"reset=5\"|reset=none" },
+		{ "keep=0.5", "\"keep=0.5\" with memory=none|write memory=residual" },
+		{ "nonfinite=skip-all when=every(2)", "skip-all with \"when=every(2)\"" },
+		{ "nonfinite=skip-all", "\"nonfinite=skip-all\"|write nonfinite=skip" },
+	};
+	char text[200];
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		snprintf(text, sizeof(text), "signal=drift %s", cases[i][0]);
+		expect_refused(text, cases[i][1]);
+	}
+	expect_refused("signal=drift(3)", "\"drift\" takes no argument");
+	expect_refused("signal=drift,noise(1)", "\"signal=drift,noise(1)\" adds noise");
+	expect_refused("up=topk(0.1) rate=0.5", "\"rate=0.5\" is the outer rate of signal=drift");
+	expect_refused("up=topk(0.1) keep=0.5", "\"keep=0.5\"|write it with signal=drift");
+	parsed("signal=drift keep=0");
 }
 
 TEST(recipe_parse__too_long_texts_are_refused)

@@ -5,6 +5,7 @@ check_PROGRAMS += \
 	tests/unit/test_conservation \
 	tests/unit/test_dense_spoilt \
 	tests/unit/test_dense_step \
+	tests/unit/test_drift \
 	tests/unit/test_dynamics \
 	tests/unit/test_gpu_capture \
 	tests/unit/test_gpu_devices \
@@ -33,6 +34,7 @@ tests_unit_test_conservation_SOURCES = tests/unit/worker/test_conservation.c tes
 tests_unit_test_dense_spoilt_SOURCES = tests/unit/worker/test_dense_spoilt.c $(gpu_rank) tests/unit/dense_values.h
 tests_unit_test_dense_spoilt_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=dense_put -Wl,--wrap=message_head
 tests_unit_test_dense_step_SOURCES = tests/unit/worker/test_dense_step.c $(dense_values) tests/unit/same_bits.c tests/unit/same_bits.h
+tests_unit_test_drift_SOURCES = tests/unit/worker/test_drift.c tests/unit/worker/sent.h $(ranks)
 tests_unit_test_dynamics_SOURCES = tests/unit/worker/test_dynamics.c tests/unit/worker/sent.h tests/unit/scratch.h $(ranks)
 tests_unit_test_gpu_capture_SOURCES = tests/unit/worker/test_gpu_capture.c $(gpu_rank)
 tests_unit_test_gpu_devices_SOURCES = tests/unit/worker/test_gpu_devices.c tests/unit/narrow.h $(gpu_rank)

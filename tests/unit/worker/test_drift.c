@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * signal=drift: a program steps by itself and the library exchanges how far its parameters moved.
+ * Nothing of a drift is lost, the common parameters have the same bits everywhere, and nothing
+ * happens between exchanges. tests/oracle compares the values with numpy. */
+#include "worker/local.h"
+#include "base/bytes.h"
+#include "sent.h"
+#include "thinned.h"
+#include "cases.h"
+#include <math.h>
+#include <string.h>
+
+enum { N = 600, PERIOD = 3, LAST = N - 1 };
+#define SPARSE "up=topk(0.1) down=topk(0.2) signal=drift when=every(3) dense=none "
+
+/* A step of the program's own optimizer. */
+static void step_alone(float *params, int rank, uint64_t step)
+{
+	for (int i = 0; i < N; i++)
+		params[i] -= 0.1f * (params[i] - (float)rank) +
+			     0.05f * noise(31, step, (uint64_t)rank, (uint64_t)i);
+}
+
+static sluice_model *open_model(sluice_job *job, float *params, const char *recipe)
+{
+	for (int i = 0; i < N; i++)
+		params[i] = noise(32, 0, 0, (uint64_t)i);
+	return OPEN(job, params, .count = N, .shards = 2, .recipe = recipe);
+}
+
+/* ---- conservation ------------------------------------------------------------ */
+
+struct account {
+	float given[N];           /* by the last exchange */
+	double moved[N], sent[N]; /* sums of B^(T - t) times drift, and times the message */
+	double size[N];           /* of the magnitudes of `moved` */
+};
+
+/* Within an exchange to the bit: B e + drift = message + new e. Over all exchanges, to rounding:
+ * sum of B^(T-t) drift_t = sum of B^(T-t) message_t + e_T. */
+static void enter(struct account *a, const sluice_model *model, const float *pushed,
+		  const float *before)
+{
+	const float decay = model->recipe.memory_decay;
+	const float *residual = worker_residual(model->worker);
+	float sent[N];
+
+	CHECK(last_sent(model, sent) > 0);
+	for (int i = 0; i < N; i++) {
+		const float drift = a->given[i] - pushed[i];
+		const float sum = decay * before[i] + drift;
+
+		CHECK(float_bits(sent[i] + residual[i]) == float_bits(sum));
+		a->moved[i] = (double)decay * a->moved[i] + (double)drift;
+		a->size[i] = (double)decay * a->size[i] + fabs((double)drift);
+		a->sent[i] = (double)decay * a->sent[i] + (double)sent[i];
+		CHECK(fabs(a->moved[i] - a->sent[i] - (double)residual[i]) <= 1e-6 * a->size[i]);
+	}
+}
+
+static void balance(sluice_job *job, int rank, void *argument)
+{
+	static struct account a;
+	float params[N], common[N], before[N];
+	sluice_model *model = open_model(job, params, argument);
+	const float keep = model->recipe.keep;
+	const uint64_t steps = under_valgrind() ? 5 * PERIOD : 100 * PERIOD;
+
+	memset(&a, 0, sizeof(a));
+	memcpy(a.given, params, sizeof(params));
+	for (uint64_t step = 1; step <= steps; step++) {
+		const float *residual = worker_residual(model->worker);
+
+		step_alone(params, rank, step);
+		memcpy(before, residual, sizeof(before));
+		CHECK_OK(sluice_push(model, params));
+		if (step % PERIOD == 0)
+			enter(&a, model, params, before);
+		else
+			CHECK(!memcmp(before, residual, sizeof(before)));
+		CHECK_OK(sluice_pull(model, params));
+		if (step % PERIOD)
+			continue;
+		memcpy(a.given, params, sizeof(params));
+		CHECK_OK(sluice_point(model, params, common));
+		check_same(job, common, sizeof(common));
+		CHECK(step_of(model).in_sync == !(keep > 0));
+		for (int i = 0; i < N; i++)
+			CHECK(params[i] == (keep > 0 ? common[i] - keep * residual[i] : common[i]));
+	}
+	sluice_model_close(&model);
+}
+
+TEST(train__100_exchanges__no_drift_is_lost_and_the_common_parameters_are_the_same)
+{
+	run_in_job(3, balance, SPARSE);
+	run_in_job(3, balance, SPARSE "keep=1");
+	run_in_job(2, balance, SPARSE "memory=residual(decay=0.95) keep=0.6 update=nesterov(0.5)");
+	run_in_job(
+		2, balance,
+		"up=topk(0.1),f16 down=all signal=drift when=every(3) memory=residual(decay=0.5) "
+		"dense=none rate=0.7");
+	run_in_job(1, balance, SPARSE "memory=residual(decay=0.9)");
+}
+
+TEST(train__100_exchanges_with_other_selectors__no_drift_is_lost)
+{
+	static const char *const ways[] = { "up=threshold(0.05) down=all",
+					    "up=randk(0.1) down=randk(0.2)",
+					    "up=global(0.1,2) down=global(0.2,2)",
+					    "up=gaussiank(0.1) down=all,f16" };
+	char recipe[200];
+
+	for (size_t i = 0; i < sizeof(ways) / sizeof(*ways); i++) {
+		snprintf(recipe, sizeof(recipe),
+			 "%s signal=drift when=every(3) memory=residual(decay=0.9) keep=0.3 "
+			 "dense=none",
+			 ways[i]);
+		run_in_job(2, balance, recipe);
+	}
+}
+
+/* clip= limits the norm of the drift. */
+TEST_IN_JOB(push__drift_beyond_clip__is_as_long_as_clip, 1)
+{
+	float params[N], start[N];
+	double square = 0;
+	sluice_model *model = open_model(job, params,
+					 "up=all down=all signal=drift when=every(2) clip=0.25");
+
+	memcpy(start, params, sizeof(start));
+	for (int step = 1; step <= 2; step++) {
+		for (int i = 0; i < N; i++)
+			params[i] += (float)(i % 3);
+		CHECK_STEP(model, params, params);
+	}
+	for (int i = 0; i < N; i++)
+		square += (double)(params[i] - start[i]) * (double)(params[i] - start[i]);
+	CHECK(fabs(sqrt(square) - 0.25) < 1e-5);
+	sluice_model_close(&model);
+}
+
+/* ---- between exchanges ------------------------------------------------------- */
+
+/* Between exchanges nothing is read, written or sent, so parameters may even be NaN there. */
+TEST_IN_JOB(push__between_exchanges__only_counts, 2)
+{
+	float params[N], held[N];
+	sluice_model *model = open_model(job, params, SPARSE);
+	sluice_model_stats stats = { .size = sizeof(stats) }, now = { .size = sizeof(now) };
+
+	for (uint64_t step = 1; step <= 2 * PERIOD; step++) {
+		step_alone(params, rank, step);
+		if (step % PERIOD)
+			params[LAST] = NAN;
+		else
+			params[LAST] = (float)step;
+		memcpy(held, params, sizeof(held));
+		CHECK_OK(sluice_stats(model, &stats));
+		CHECK_OK(sluice_push(model, params));
+		sluice_raise(model, 1u << step % PERIOD);
+		CHECK_OK(sluice_pull(model, params));
+		CHECK_OK(sluice_stats(model, &now));
+		CHECK(now.steps == step && step_of(model).steps == step);
+		CHECK(step_of(model).in_sync == !(step % PERIOD));
+		CHECK((now.pushed_elements == stats.pushed_elements) == (step % PERIOD != 0));
+		CHECK(!memcmp(params, held, sizeof(held)) == (step % PERIOD != 0));
+	}
+	/* Flags travel with exchanges: those of the steps 3 to 5. */
+	CHECK(step_of(model).raised == (1 | 2 | 4));
+	sluice_model_close(&model);
+}
+
+/* ---- what is not finite ------------------------------------------------------ */
+
+TEST_IN_JOB(push__parameters_that_are_not_finite__end_the_job_by_name, 2)
+{
+	float params[N];
+	sluice_model *model = open_model(job, params, SPARSE);
+
+	log_capture();
+	for (uint64_t step = 1; step < PERIOD; step++)
+		CHECK_STEP(model, params, params);
+	CHECK_OK(sluice_barrier(job)); /* rank 1 fails next */
+	params[7] = rank ? NAN : params[7];
+	if (rank) {
+		CHECK(sluice_push(model, params) == SLUICE_ENUMERIC);
+		CHECK(error_says("the parameters that rank 1 (node n1) pushed at step 3 are NaN",
+				 "index 7"));
+		CHECK(error_says("its own optimizer diverged", "nonfinite=skip"));
+	} else {
+		CHECK(try_step(model, params, params) == SLUICE_EPEER);
+	}
+	sluice_model_close(&model);
+}
+
+/* With nonfinite=skip a worker that diverged continues from the common parameters, and loses
+ * nothing but its drift. */
+TEST_IN_JOB(push__parameters_that_are_not_finite_and_skip__continue_from_the_common_ones, 2)
+{
+	float params[N], before[N];
+	sluice_model *model = open_model(job, params,
+					 SPARSE "nonfinite=skip memory=residual(decay=0.5)");
+
+	for (uint64_t step = 1; step <= 4 * PERIOD; step++) {
+		const int bad = rank && step == 2 * PERIOD;
+
+		step_alone(params, rank, step);
+		memcpy(before, worker_residual(model->worker), sizeof(before));
+		if (bad)
+			params[7] = INFINITY;
+		CHECK_STEP(model, params, params);
+		CHECK(!bad || !memcmp(before, worker_residual(model->worker), sizeof(before)));
+		for (int i = 0; i < N; i++)
+			CHECK(isfinite(params[i]));
+		if (step % PERIOD == 0)
+			check_same(job, params, sizeof(params));
+	}
+	sluice_model_stats stats = { .size = sizeof(stats) };
+	CHECK_OK(sluice_stats(model, &stats));
+	CHECK(stats.nonfinite_elements == (rank ? 1 : 0));
+	sluice_model_close(&model);
+}
+
+TEST_IN_JOB(push__difference_that_overflows__ends_the_job_by_name, 2)
+{
+	float params[N];
+	sluice_model *model = open_model(job, params, "up=topk(0.1) down=all signal=drift");
+
+	log_capture();
+	params[7] = 3e38f;
+	int rc = try_step(model, params, params);
+	params[7] = -3e38f;
+	rc = rc ? rc : try_step(model, params, params);
+	CHECK(rc == SLUICE_ENUMERIC || rc == SLUICE_EPEER);
+	CHECK(error_says("overflow", "index 7"));
+	sluice_model_close(&model);
+}
+
+/* ---- calls ------------------------------------------------------------------- */
+
+TEST_IN_JOB(calls__that_do_not_fit_a_drift__are_refused, 1)
+{
+	float params[N], grad[N] = { 0 }, *accumulator, scale;
+	sluice_model *model = open_model(job, params, SPARSE), *other = NULL;
+	const sluice_segment piece = { .data = grad, .count = N };
+
+	log_capture();
+	CHECK(sluice_set(model, SLUICE_LR, 0.1) == SLUICE_EINVAL);
+	CHECK(error_says("program's own optimizer", "rate= of the recipe"));
+	CHECK(sluice_push_pair(model, grad, grad) == SLUICE_EINVAL);
+	CHECK(sluice_push_range(model, grad, 0, N) == SLUICE_EINVAL);
+	CHECK(error_says("signal=drift pushes parameters", NULL));
+	CHECK(sluice_push_vector(model, IN_PIECES(&piece, 1)) == SLUICE_EINVAL);
+	CHECK(error_says("signal=drift", "in one piece"));
+	CHECK(sluice_accumulator(model, &accumulator, &scale) == SLUICE_EINVAL);
+	CHECK_STEP(model, params, params);
+	sluice_model_close(&model);
+	const sluice_model_attr uneven = ATTR(.count = N, .recipe = SPARSE, .uneven = 1);
+	CHECK(sluice_model_open(job, &uneven, params, &other) == SLUICE_EINVAL);
+	CHECK(error_says("uneven=1 is not possible", "signal=drift pushes parameters"));
+	const sluice_model_attr narrow = ATTR(.count = N, .recipe = SPARSE,
+					      .param_type = SLUICE_BF16);
+	CHECK(sluice_model_open(job, &narrow, params, &other) == SLUICE_EINVAL);
+}
+
+/* A pull writes to pieces as to one vector, and a pull in ranges waits for all. */
+TEST_IN_JOB(pull__into_pieces_or_in_ranges__gives_the_same_bits, 2)
+{
+	static const char recipe[] = SPARSE "keep=0.5";
+	float params[N], apart[N];
+	sluice_model *model = open_model(job, params, recipe);
+	sluice_model *other = open_model(job, apart, recipe);
+	const sluice_segment pieces[] = { { .data = apart, .count = 100 },
+					  { .data = apart + 100, .count = N - 100 } };
+
+	for (uint64_t step = 1; step <= 4 * PERIOD; step++) {
+		step_alone(params, rank, step);
+		step_alone(apart, rank, step);
+		CHECK_STEP(model, params, params);
+		CHECK_OK(sluice_push(other, apart));
+		if (step % 2) {
+			CHECK_OK(sluice_pull_vector(other, IN_PIECES(pieces, 2)));
+		} else {
+			CHECK_OK(sluice_pull_begin(other, &(sluice_vector){ .data = apart }));
+			CHECK_OK(sluice_pull_range(other, N / 2, N / 2));
+			CHECK_OK(sluice_pull_range(other, 0, N / 2));
+		}
+		CHECK(!memcmp(params, apart, sizeof(params)));
+	}
+	sluice_model_close(&model);
+	sluice_model_close(&other);
+}
