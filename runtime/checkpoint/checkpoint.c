@@ -59,12 +59,18 @@ static int check_versions(const struct contents *c, const struct meeting *m)
 
 /* ---- checkpoint ------------------------------------------------------------ */
 
-/* Copies the kept vectors that are on GPUs to the host's vectors. */
-static int fetch_kept(sluice_model *model)
+/* Copies the kept vectors that are on GPUs to the host's vectors. After a success, own_return()
+ * frees *own, the worker's own parameters. */
+static int fetch_kept(sluice_model *model, const char *function, float **own)
 {
-	const int rc = worker_fetch(model->worker);
+	int rc = worker_fetch(model->worker);
 
-	return rc ? rc : shard_devices_fetch(model);
+	*own = NULL;
+	if (!rc)
+		rc = shard_devices_fetch(model);
+	if (!rc && sluice_is_worker(model->job))
+		rc = own_borrow(model->worker, function, own);
+	return rc;
 }
 
 /* Writes this rank's file. The shards are idle until this call returns on every worker, so their
@@ -75,19 +81,22 @@ static int write_own_file(struct meeting *m)
 	struct contents contents;
 	struct checkpoint_sum sum = { 0 };
 	struct checkpoint_identity identity = identity_of(m);
-	int rc = fetch_kept(m->model);
+	float *own;
+	int rc = fetch_kept(m->model, "sluice_checkpoint", &own);
 	if (rc)
 		return rc;
 	progress_take(m->model->job);
-	rc = contents_of(m->model, &contents);
+	rc = contents_of(m->model, own, &contents);
 	progress_release(m->model->job);
-	if (rc)
-		return rc;
-	checkpoint_path(&m->place, identity.rank, path);
-	rc = check_versions(&contents, m);
-	if (!rc)
-		rc = checkpoint_file_write(path, &identity, contents.sections, contents.n, &sum);
-	contents_free(&contents);
+	if (!rc) {
+		checkpoint_path(&m->place, identity.rank, path);
+		rc = check_versions(&contents, m);
+		if (!rc)
+			rc = checkpoint_file_write(path, &identity, contents.sections, contents.n,
+						   &sum);
+		contents_free(&contents);
+	}
+	own_return(m->model->worker, own);
 	m->mine.bytes = sum.bytes;
 	m->mine.crc = sum.crc;
 	return rc;
@@ -149,7 +158,7 @@ static int save_in_rounds(struct meeting *m, const char *dir)
 	if (sluice_is_worker(model->job) && model->worker->step.state)
 		m->mine.status = fail(SLUICE_EINVAL,
 				      "sluice_checkpoint: the last push was not pulled yet");
-	else if (sluice_is_worker(model->job) && !local_in_sync(model->worker))
+	else if (sluice_is_worker(model->job) && !local_can_save(model->worker))
 		m->mine.status = fail(
 			SLUICE_EINVAL,
 			"sluice_checkpoint: the workers hold different parameters, but only common "
@@ -233,7 +242,7 @@ static int check_step(const struct meeting *m)
 			"the checkpoint in %s is of step %llu, more than any job can make: LATEST "
 			"is damaged; restore from another copy",
 			m->place.dir, (unsigned long long)m->place.step);
-	if (m->place.step % period)
+	if (m->place.step % period && !recipe_drifts(&m->model->recipe))
 		return fail(
 			SLUICE_EWIRE,
 			"the checkpoint in %s is of step %llu, which is no multiple of %u steps "
@@ -323,15 +332,20 @@ static int load_all(struct meeting *m, const struct contents *contents,
 		return rc;
 	if (!file)
 		hear_rate(m);
+	/* With signal=drift, params are the worker's own, and were in the file. */
+	const int drifts = recipe_drifts(&m->model->recipe) && sluice_is_worker(m->model->job);
+	float *common = drifts ? local_base(m->model->worker->local) : params;
 	/* With update=none, the shards publish means, and the parameters belong to the
 	 * application. */
 	if (sluice_is_worker(m->model->job) && !recipe_pulls_mean(&m->model->recipe))
 		m->mine.status = model_read_snapshots(
-			m->model, m->place.step / m->model->recipe.period, params);
+			m->model, m->place.step / m->model->recipe.period, common);
 	if (!m->mine.status && file) /* the file had the worker's vectors */
-		hooks_begin(m->model->worker, params);
+		hooks_begin(m->model->worker, common);
 	else if (!m->mine.status)
-		worker_begin(m->model->worker, params);
+		worker_begin(m->model->worker, common);
+	if (!m->mine.status && !file && drifts)
+		memcpy(params, common, m->model->layout.count * sizeof(*params));
 	return meeting_judge(m); /* all ranks have read the snapshots after this round */
 }
 
@@ -396,7 +410,7 @@ static int restore_in_rounds(struct meeting *m, const char *dir, float *params, 
 		return rc;
 	m->mine.status = check_step(m);
 	if (!m->mine.status)
-		m->mine.status = contents_of(model, &contents);
+		m->mine.status = contents_of(model, params, &contents);
 	if (!m->mine.status)
 		m->mine.status = open_own_file(m, &contents, &file);
 	return load_opened(m, &contents, &file, params);
@@ -431,11 +445,12 @@ static int fill_state(struct meeting *m, const char *function, uint8_t *state, s
 {
 	struct checkpoint_identity identity = identity_of(m);
 	struct contents contents;
-	int rc = fetch_kept(m->model);
+	float *own;
+	int rc = fetch_kept(m->model, function, &own);
 	if (rc)
 		return rc;
 	progress_take(m->model->job);
-	rc = contents_of(m->model, &contents);
+	rc = contents_of(m->model, own, &contents);
 	if (!rc) {
 		const uint64_t need = checkpoint_bytes_size(identity.recipe, contents.sections,
 							    contents.n);
@@ -450,6 +465,7 @@ static int fill_state(struct meeting *m, const char *function, uint8_t *state, s
 		contents_free(&contents);
 	}
 	progress_release(m->model->job);
+	own_return(m->model->worker, own);
 	return rc;
 }
 
@@ -463,7 +479,7 @@ static int check_between_steps(const sluice_model *model, const char *function, 
 		return fail(SLUICE_EINVAL, "%s: state is NULL", function);
 	if (model->worker->step.state)
 		return fail(SLUICE_EINVAL, "%s: the last push was not pulled yet", function);
-	if (!local_in_sync(model->worker))
+	if (!local_can_save(model->worker))
 		return fail(SLUICE_EINVAL,
 			    "%s: the workers hold different parameters, but only common ones can "
 			    "be saved",
@@ -529,13 +545,13 @@ static int save_state(sluice_model *model, uint8_t *state, size_t bytes)
 	return rc;
 }
 
-static int open_state(struct meeting *m, const uint8_t *state, size_t bytes,
+static int open_state(struct meeting *m, const uint8_t *state, size_t bytes, float *params,
 		      struct contents *contents, struct checkpoint_file **file)
 {
 	const struct checkpoint_identity identity = identity_of(m);
 	int rc = check_step(m);
 	if (!rc)
-		rc = contents_of(m->model, contents);
+		rc = contents_of(m->model, params, contents);
 	if (!rc)
 		rc = checkpoint_bytes_open(state, bytes, &identity, contents->sections, contents->n,
 					   file);
@@ -567,7 +583,7 @@ static int load_state_in_rounds(struct meeting *m, const uint8_t *state, size_t 
 	int rc = meeting_agree(m, NULL, "sluice_state_load", &again);
 	if (rc)
 		return rc;
-	m->mine.status = open_state(m, state, bytes, &contents, &file);
+	m->mine.status = open_state(m, state, bytes, params, &contents, &file);
 	return load_opened(m, &contents, &file, params);
 }
 
@@ -632,7 +648,7 @@ int sluice_state_size(sluice_model *model, size_t *bytes_out)
 	if (rc)
 		return rc;
 	progress_take(model->job);
-	rc = contents_of(model, &contents);
+	rc = contents_of(model, local_base(model->worker->local), &contents); /* for its length */
 	progress_release(model->job);
 	if (rc)
 		return rc;

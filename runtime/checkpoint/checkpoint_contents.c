@@ -200,11 +200,11 @@ void contents_restore_window(sluice_model *model, const struct contents *c)
 
 /* ---- the table ---- */
 
-int contents_of(sluice_model *model, struct contents *c)
+int contents_of(sluice_model *model, float *own, struct contents *c)
 {
 	struct worker *w = model->worker;
 	*c = (struct contents){
-		.sections = calloc(11 + 8 * (size_t)model->n_own, sizeof *c->sections),
+		.sections = calloc(12 + 8 * (size_t)model->n_own, sizeof *c->sections),
 		.numbers = calloc(1 + (size_t)model->n_own + LAZY_NUMBERS, sizeof *c->numbers)
 	};
 	if (!c->sections || !c->numbers) {
@@ -215,6 +215,10 @@ int contents_of(sluice_model *model, struct contents *c)
 		c->numbers[0] = counters_of(model);
 		add_number(c, SECTION_WORKER, 0, &c->numbers[0]);
 		add_vectors(c, model, &w->kept, 0);
+		if (recipe_drifts(&model->recipe))
+			c->sections[c->n++] = (struct checkpoint_section){ SECTION_WORKER_OWN, 0,
+									   model->layout.count, own,
+									   NULL };
 		uint64_t *lazy = c->numbers + 1 + model->n_own;
 		if (lazy_rule_of(w->lazy)) {
 			lazy_save(lazy_rule_of(w->lazy), lazy);

@@ -15,8 +15,9 @@ struct contents {
 	uint32_t n;
 };
 
-/* Sets the numbers to the current state. Returns 0 or SLUICE_ENOMEM. Token held. */
-int contents_of(sluice_model *model, struct contents *c);
+/* Sets the numbers to the current state. own: with signal=drift, the worker's own parameters, to be
+ * saved or filled. Returns 0 or SLUICE_ENOMEM. Requires the token. */
+int contents_of(sluice_model *model, float *own, struct contents *c);
 void contents_free(struct contents *c);
 
 /* Checks whether the numbers from the file can be those of this model after `step` steps. Stores

@@ -54,7 +54,8 @@ enum section_kind {
 	SECTION_SHARD_CENSUS,
 	SECTION_WORKER_GUARD, /* numbers: guard_save() */
 	SECTION_SHARD_GUARD,  /* number: how often the density was doubled */
-	SECTION_SHARD_VARIANCE
+	SECTION_SHARD_VARIANCE,
+	SECTION_WORKER_OWN    /* signal=drift: the program's parameters */
 };
 
 /* A section: the values to write, or the memory to read into. Writers and readers use the same

@@ -148,3 +148,83 @@ TEST(restore__after_a_loss__fails_EINVAL_and_the_job_goes_on)
 	check_ends(status, 1 << 1);
 	munmap(p, sizeof *p);
 }
+
+/* ---- workers that train by themselves ------------------------------------------ */
+
+enum { PERIOD = 3, LOST_AT = 5, SAVED_AT = 10, ENDS_AT = 12 };
+
+/* The program's own optimizer. */
+static void step_by_itself(sluice_model *model, float *params, int rank, uint64_t step)
+{
+	for (uint64_t i = 0; i < COUNT; i++)
+		params[i] -= 0.1f * worker_gradient(step, (uint64_t)rank, i);
+	CHECK_OK(sluice_push(model, params));
+	CHECK_OK(sluice_pull(model, params));
+}
+
+/* Rank 1 dies between two exchanges, and the others save between two later ones. */
+static int drift_and_lose_one(int rank, void *argument)
+{
+	float params[COUNT] = { 0 };
+	struct plan *plan = argument;
+	sluice_job *job = survivors_join(plan);
+	sluice_model *model = survivors_open(job, params);
+
+	if (!sluice_is_worker(job)) {
+		CHECK_OK(sluice_serve(model));
+		return survivors_leave(job, model);
+	}
+	for (uint64_t step = 1; step <= SAVED_AT; step++) {
+		if (rank == 1 && step == LOST_AT)
+			kill(getpid(), SIGKILL);
+		step_by_itself(model, params, rank, step);
+	}
+	CHECK(sluice_living(job) == WORKERS - 1);
+	CHECK_OK(sluice_checkpoint(model, plan->dir));
+	plan->digest[rank] = sluice_digest(params, sizeof(params));
+	return survivors_leave(job, model);
+}
+
+static int continue_the_drift(int rank, void *argument)
+{
+	float params[COUNT] = { 0 }, common[COUNT];
+	struct plan *plan = argument;
+	uint64_t at = 0;
+
+	log_capture();
+	sluice_job *job = survivors_join(plan);
+	sluice_model *model = survivors_open(job, params);
+
+	if (!sluice_is_worker(job)) {
+		CHECK_OK(sluice_serve(model));
+		return survivors_leave(job, model);
+	}
+	CHECK_OK(sluice_restore(model, plan->dir, params, &at));
+	CHECK(at == SAVED_AT);
+	CHECK_OK(sluice_point(model, params, common));
+	check_same(job, common, sizeof(common));
+	CHECK(log_saw("made without this rank", NULL, NULL, NULL) == (rank == 1));
+	if (rank == 1)
+		CHECK(!memcmp(params, common, sizeof(params)));
+	else
+		CHECK(sluice_digest(params, sizeof(params)) == plan->digest[rank]);
+	for (uint64_t step = at + 1; step <= ENDS_AT; step++)
+		step_by_itself(model, params, rank, step);
+	CHECK(ENDS_AT % PERIOD == 0);
+	check_same(job, params, sizeof(params));
+	return survivors_leave(job, model);
+}
+
+TEST(restore__of_a_worker_that_was_lost_between_exchanges__begins_with_the_common_parameters)
+{
+	int status[RANKS_MAX];
+	struct plan *p = new_plan(1, 2);
+
+	p->recipe = "up=topk(0.1) down=all signal=drift when=every(3) memory=residual(decay=0.9)";
+	assert_int_equal(scratch_make(p->dir), 0);
+	run_ranks_status(RANKS, drift_and_lose_one, p, NULL, 60000, status);
+	check_ends(status, 1 << 1);
+	run_ranks(RANKS, continue_the_drift, p);
+	scratch_remove(p->dir);
+	munmap(p, sizeof *p);
+}

@@ -16,6 +16,8 @@ static const char *const recipes[] = {
 	"up=topk(0.02) down=topk(0.1) update=momentum(0.9) warmup=dense(4)",
 	"up=topk(0.02) down=topk(0.1) update=adamw(0.9,0.99,1e-8,0.1) warmup=dense(4) freeze=4",
 	"up=topk(0.02) down=all update=adam(0,0.9,1e-8)",
+	/* HALF is in the middle of a period. */
+	"up=topk(0.02) down=topk(0.1) signal=drift when=every(2) update=nesterov(0.5)",
 };
 enum { RECIPES = sizeof recipes / sizeof *recipes };
 
@@ -32,6 +34,12 @@ static void step(sluice_model *model, int rank, int step, float *params, int non
 {
 	float grad[COUNT], mean[COUNT];
 	fill_gradient(grad, rank, (uint64_t)step, params);
+	if (strstr(sluice_recipe_text(model), "signal=drift")) {
+		for (int i = 0; i < COUNT; i++)
+			params[i] -= 0.1f * grad[i];
+		CHECK_STEP(model, params, params);
+		return;
+	}
 	CHECK_OK(sluice_set(model, SLUICE_LR, 0.05f / (float)step));
 	CHECK_STEP(model, grad, none ? mean : params);
 	for (int i = 0; i < COUNT && none; i++)

@@ -358,10 +358,13 @@ static void train(sluice_job *job, sluice_model *model, float *params, uint64_t 
 		CHECK_OK(sluice_point(model, params, point));
 		gradient(job, step, igt ? point : params, grad);
 		gradient(job, step, point, before);
+		for (int i = 0; i < D && model->recipe.signal == SIGNAL_DRIFT; i++)
+			params[i] -= 0.1f * grad[i]; /* the program's own optimizer */
 		if (model->recipe.signal == SIGNAL_STORM)
 			CHECK_OK(sluice_push_pair(model, grad, before));
 		else
-			CHECK_OK(sluice_push(model, grad));
+			CHECK_OK(sluice_push(model,
+					     model->recipe.signal == SIGNAL_DRIFT ? params : grad));
 		CHECK_OK(sluice_pull(model, params));
 	}
 }
@@ -403,6 +406,12 @@ TEST(restore__each_memory_and_signal__goes_on_bit_by_bit)
 		"up=all down=all signal=innovation when=lazy-server(3,5)",
 		"up=all,uniform(3) down=topk(0.2) memory=none when=every(7)",
 		"up=topk(0.1) down=all when=every(7) memory=residual",
+		/* With a drift also in the middle of a period. */
+		"up=topk(0.1) down=topk(0.2) signal=drift when=every(5) update=nesterov(0.5)",
+		"up=topk(0.1),uniform(2) down=all signal=drift when=every(3) keep=0.7 "
+		"memory=residual(decay=0.9)",
+		"up=all down=all signal=drift when=every(10)",
+		"up=topk(0.1) down=all signal=drift keep=1",
 	};
 	for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++) {
 		struct interrupted c = { .recipe = recipes[i] };
