@@ -98,6 +98,21 @@ const struct method methods[] = {
 	  "up=all,uniform(8) down=all,uniform(8) signal=svrg(1000) memory=none when=async(32) "
 	  "update=accelerated",
 	  "as asylpg with 8 bits; shard +5 vectors" },
+	{ "diloco",
+	  "Douillard et al., DiLoCo: Distributed Low-Communication Training of Language Models, "
+	  "2023; the program has its own optimizer and pushes its parameters",
+	  "up=all down=all signal=drift memory=none when=every(30) update=nesterov(0.9) rate=0.7",
+	  "every 30 steps d values up and down; worker +1 vector, shard +1" },
+	{ "sparseloco",
+	  "Sarfi et al., Communication Efficient LLM Pre-training with SparseLoCo, 2025; "
+	  "as diloco, but selects from the whole vector and codes 2 bits by uniform(2)",
+	  "up=topk(0.015625),uniform(2) down=all signal=drift memory=residual(decay=0.95) "
+	  "when=every(30) update=sgd rate=1 dense=none coding=small",
+	  "every 30 steps d/64 positions and 2-bit values up, down the union; worker +2 vectors" },
+	{ "sparseloco-down", "the same, with a bounded answer, and a residual that does not decay",
+	  "up=topk(0.015625),uniform(2) down=topk(0.05) signal=drift memory=residual "
+	  "when=every(30) update=sgd rate=1 dense=none coding=small",
+	  "as sparseloco, and d/20 pairs down; worker +2 vectors, shard +1" },
 	{ "randk", "Stich, Cordonnier, Jaggi, Sparsified SGD with Memory, NeurIPS 2018",
 	  "up=randk(0.01) down=all memory=residual(inside) dense=none update=sgd",
 	  "k values up and k pairs down, no positions up; worker +1 vector" },
