@@ -9,6 +9,7 @@ libtrain_la_SOURCES = base/module.c base/module.h base/nearest.c base/nearest.h 
 	tools/train/data.c tools/train/data.h \
 	tools/train/folder.c tools/train/folder.h \
 	tools/train/idx.c \
+	tools/train/inner.c tools/train/inner.h \
 	tools/train/input.c tools/train/input.h \
 	tools/train/layers.c \
 	tools/train/libsvm.c \

@@ -34,6 +34,7 @@ enum option_key {
 	OPTION_BATCH,
 	OPTION_LR,
 	OPTION_LR_DECAY,
+	OPTION_INNER,
 	OPTION_SMOOTHNESS,
 	OPTION_SEED,
 	OPTION_METRICS,
@@ -71,6 +72,7 @@ static const struct option option_table[] = {
 	{ "batch", required_argument, NULL, OPTION_BATCH },
 	{ "lr", required_argument, NULL, OPTION_LR },
 	{ "lr-decay", required_argument, NULL, OPTION_LR_DECAY },
+	{ "inner", required_argument, NULL, OPTION_INNER },
 	{ "smoothness", required_argument, NULL, OPTION_SMOOTHNESS },
 	{ "seed", required_argument, NULL, OPTION_SEED },
 	{ "metrics", required_argument, NULL, OPTION_METRICS },
@@ -127,6 +129,9 @@ void options_print_help(void)
 	      "  --batch N           samples per worker and step; default 64\n"
 	      "  --lr X              learning rate; default 0.05\n"
 	      "  --lr-decay X        multiply the learning rate by X after each epoch; default 1\n"
+	      "  --inner NAME        the optimizer of workers that train by themselves, with "
+	      "signal=drift or\n"
+	      "                      update=average: sgd or adamw; default sgd\n"
 	      "  --smoothness X      Lipschitz constant of a worker's gradient, for "
 	      "when=lazy-server\n"
 	      "  --seed N            order of the samples and first parameters; default 1\n"
@@ -244,6 +249,17 @@ static int parse_progress(const char *text, enum progress_kind *out, struct comp
 	return 0;
 }
 
+static int parse_inner(const char *text, enum inner_kind *out, struct complaint *complaint)
+{
+	if (!strcmp(text, "sgd"))
+		*out = INNER_SGD;
+	else if (!strcmp(text, "adamw"))
+		*out = INNER_ADAMW;
+	else
+		return complain(complaint, "--inner takes sgd or adamw, not \"%s\"", text);
+	return 0;
+}
+
 static int parse_on_failure(const char *text, int *out, struct complaint *complaint)
 {
 	if (!strcmp(text, "abort"))
@@ -318,6 +334,7 @@ static int take_option(int key, const char *name, const char *text, struct optio
 	case OPTION_SEED: rc = parse_count(name, text, 0, INT64_MAX, &o->seed, complaint); break;
 	case OPTION_LR: rc = parse_rate(name, text, 1e6f, &o->lr, complaint); break;
 	case OPTION_LR_DECAY: rc = parse_rate(name, text, 10, &o->lr_decay, complaint); break;
+	case OPTION_INNER: rc = parse_inner(text, &o->inner, complaint); break;
 	case OPTION_SMOOTHNESS:
 		rc = parse_rate(name, text, 1e30f, &o->smoothness, complaint);
 		break;
@@ -355,6 +372,14 @@ static int check_together(const struct options *o, struct complaint *complaint)
 		return complain(complaint,
 				"--accumulate adds in host memory, so it excludes --device %s",
 				o->device);
+	if (o->inner == INNER_ADAMW && strcmp(o->device, "cpu"))
+		return complain(complaint,
+				"--inner adamw steps in host memory: it goes without --device %s",
+				o->device);
+	if (o->inner == INNER_ADAMW && o->checkpoint)
+		return complain(complaint,
+				"--inner adamw has moments that no checkpoint holds: it goes "
+				"without --checkpoint, or write --inner sgd");
 	return 0;
 }
 

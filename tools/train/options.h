@@ -9,6 +9,8 @@
 
 #define DEFAULT_DATA "/usr/share/datasets/fashion-mnist"
 
+/* The optimizer of a worker that trains by itself. */
+enum inner_kind { INNER_NONE, INNER_SGD, INNER_ADAMW };
 enum progress_kind { PROGRESS_AUTO, PROGRESS_ALWAYS, PROGRESS_NEVER };
 
 struct options {
@@ -27,7 +29,8 @@ struct options {
 	float lr, lr_decay;
 	float smoothness; /* 0: not given */
 	int digest, measure, resume, quiet, accumulate;
-	int plan; /* 1: print the plan of the recipe, and do not train */
+	int plan;              /* 1: print the plan of the recipe, and do not train */
+	enum inner_kind inner; /* INNER_NONE: not given */
 	enum progress_kind progress;
 	int64_t sleep_rank, nan_rank;  /* -1: nobody */
 	uint64_t sleep_step, nan_step; /* steps count from 1 */

@@ -24,14 +24,30 @@ static int failed(const struct training *t)
 	return -1;
 }
 
+/* The parameters to measure: with signal=drift the common ones, else this worker's. */
+static int measured_params(struct training *t, const float **out)
+{
+	*out = t->drifts ? t->common : t->params;
+	return t->drifts ? sluice_point(t->model, t->params, t->common) : 0;
+}
+
+/* Returns 1 if all workers have the parameters of measured_params(), and can save now. */
+static int is_common(const struct training *t)
+{
+	return t->drifts || step_of(t->model).in_sync;
+}
+
 int digest_params(struct training *t, uint64_t *digest_out)
 {
 	const size_t bytes = t->network.count * sizeof(float);
+	const float *params;
+	int rc = measured_params(t, &params);
 
-	if (t->params_here &&
-	    t->compute.ops->get(t->compute.state, t->params_here, t->params, bytes))
+	if (rc)
+		return rc;
+	if (t->params_here && t->compute.ops->get(t->compute.state, t->params_here, params, bytes))
 		return failed(t);
-	*digest_out = sluice_digest(t->params_here ? t->params_here : t->params, bytes);
+	*digest_out = sluice_digest(t->params_here ? t->params_here : params, bytes);
 	return 0;
 }
 
@@ -39,7 +55,7 @@ static int save(struct training *t)
 {
 	if (!t->options.checkpoint || t->saved == step_of(t->model).steps)
 		return 0;
-	if (!step_of(t->model).in_sync) {
+	if (!is_common(t)) {
 		report_say(&t->report,
 			   "no checkpoint at step %llu: the workers have different models",
 			   (unsigned long long)step_of(t->model).steps);
@@ -69,13 +85,16 @@ int measure(struct training *t)
 	struct score own = { 0 };
 	struct traffic moved;
 	struct carried carried;
+	const float *params;
 	int rc = traffic_own(t->model, &moved);
 
 	if (!rc)
 		rc = carried_own(t->job, &carried);
+	if (!rc)
+		rc = measured_params(t, &params);
 	if (rc)
 		return rc;
-	if (network_evaluate(&t->network, t->workspace, t->params, set, set->rows * rank / workers,
+	if (network_evaluate(&t->network, t->workspace, params, set, set->rows * rank / workers,
 			     set->rows * (rank + 1) / workers, &own))
 		return failed(t);
 	double sums[3 + TRAFFIC_SUMS + CARRIERS] = { own.loss, own.correct, own.rows };
@@ -114,7 +133,7 @@ static int begin_epoch(struct training *t, uint64_t epoch)
 {
 	order_shuffle(t->order, t->train.rows, t->options.seed, epoch);
 	t->lr = t->options.lr * powf(t->options.lr_decay, (float)epoch);
-	return sluice_set(t->model, SLUICE_LR, t->lr);
+	return t->drifts ? 0 : sluice_set(t->model, SLUICE_LR, t->lr);
 }
 
 /* Runs the checks, measurements and reports after a batch. skipped: the batch made no step. */
@@ -125,7 +144,7 @@ static int after_batch(struct training *t, uint64_t batch, int skipped, double l
 	uint64_t epoch = (batch - 1) / t->steps_per_epoch + 1;
 	int rc = 0;
 
-	if (t->options.digest && step_of(t->model).in_sync) {
+	if (t->options.digest && is_common(t)) {
 		uint64_t digest;
 
 		rc = digest_params(t, &digest);
@@ -210,9 +229,9 @@ static int push(struct training *t, const uint32_t *rows, uint64_t batch, struct
 			return rc;
 		return sluice_push_pair(t->model, t->grad, t->before);
 	}
-	if (!t->averages)
+	if (!t->alone)
 		return sluice_push(t->model, t->grad);
-	if (t->compute.ops->descend(t->compute.state, t->params, t->grad, t->lr, t->network.count))
+	if (inner_step(&t->inner, &t->compute, t->params, t->grad, t->lr))
 		return failed(t);
 	return sluice_push(t->model, t->params);
 }
@@ -271,7 +290,7 @@ int train(struct training *t)
 		if (t->async && done % t->steps_per_epoch == 0 && (rc = meet(t)))
 			return rc;
 		if (t->options.every && step_of(t->model).steps % t->options.every == 0 &&
-		    step_of(t->model).in_sync && (rc = save(t)))
+		    is_common(t) && (rc = save(t)))
 			return rc;
 	}
 	return save(t);

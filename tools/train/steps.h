@@ -3,6 +3,7 @@
 #ifndef TRAIN_STEPS_H
 #define TRAIN_STEPS_H
 #include "sluice.h"
+#include "tools/train/inner.h"
 #include "tools/train/metrics.h"
 #include "tools/train/network.h"
 #include "tools/train/report.h"
@@ -24,8 +25,11 @@ struct training {
 	float *point, *before; /* the point of a second gradient, and that gradient; NULL for most
 				  recipes */
 	float lr;              /* rate of this epoch */
-	int averages;          /* 1: with update=average, this worker steps by itself */
-	int async;             /* 1: with when=async, workers meet only at the ends of epochs */
+	int alone;     /* 1: with update=average or signal=drift, this worker steps by itself */
+	int drifts;    /* 1: with signal=drift */
+	float *common; /* with signal=drift: the common parameters; otherwise NULL */
+	struct inner inner;
+	int async;      /* 1: with when=async, workers meet only at the ends of epochs */
 	uint32_t *part; /* with signal=svrg: this worker's rows, for full gradients; otherwise
 			   NULL */
 	size_t part_rows;

@@ -161,17 +161,25 @@ static int take_rows(struct training *t)
 static int prepare_signal(struct training *t, struct complaint *complaint)
 {
 	const char *recipe = sluice_recipe_text(t->model);
+	const enum inner_kind inner = t->options.inner;
 	int svrg = strstr(recipe, "signal=svrg") != NULL,
 	    igt = strstr(recipe, "signal=igt") != NULL;
 	int pairs = svrg || strstr(recipe, "signal=storm") != NULL;
 
-	if (!pairs && !igt)
+	t->drifts = strstr(recipe, "signal=drift") != NULL;
+	t->alone = t->drifts || strstr(recipe, "update=average") != NULL;
+	if (!pairs && !igt && !t->alone)
 		return 0;
 	if (sluice_is_worker(t->job)) {
-		t->point = new_vector(t);
+		t->point = pairs || igt ? new_vector(t) : NULL;
 		t->before = pairs ? new_vector(t) : NULL;
-		if (!t->point || (pairs && !t->before) || (svrg && !take_rows(t)))
+		t->common = t->drifts ? new_vector(t) : NULL;
+		if (((pairs || igt) && !t->point) || (pairs && !t->before) ||
+		    (svrg && !take_rows(t)) || (t->drifts && !t->common))
 			complain_memory(complaint, "the signal");
+		if (t->alone && inner_open(&t->inner, inner == INNER_NONE ? INNER_SGD : inner,
+					   t->network.count))
+			complain_memory(complaint, "the workers' optimizer");
 	}
 	return agree_on_complaints(t->job, complaint);
 }
@@ -217,7 +225,15 @@ static int resume(struct training *t)
 /* Derives from the recipe how a step is made. */
 static int prepare_steps(struct training *t)
 {
-	t->averages = strstr(sluice_recipe_text(t->model), "update=average") != NULL;
+	const enum inner_kind inner = t->options.inner;
+
+	if (inner != INNER_NONE && !t->alone) {
+		if (sluice_rank(t->job) == 0)
+			fputs("sluice-train: --inner needs a recipe whose workers train by "
+			      "themselves, such as diloco: signal=drift, or update=average\n",
+			      stderr);
+		return -1;
+	}
 	t->async = strstr(sluice_recipe_text(t->model), "when=async") != NULL;
 	return t->options.smoothness > 0 ?
 		       sluice_set(t->model, SLUICE_SMOOTHNESS, t->options.smoothness) :
@@ -282,7 +298,7 @@ static int work(struct training *t)
 		return rc;
 	if ((rc = digest_params(t, &t->digest)))
 		return rc;
-	return step_of(t->model).in_sync ?
+	return t->drifts || step_of(t->model).in_sync ?
 		       agree_on_digest(t->job, t->digest, step_of(t->model).steps) :
 		       0;
 }
@@ -348,13 +364,14 @@ static int conclude(struct training *t)
 
 static void free_training(struct training *t)
 {
-	float *const vectors[] = { t->params, t->grad, t->point, t->before };
+	float *const vectors[] = { t->params, t->grad, t->point, t->before, t->common };
 
 	metrics_close(&t->metrics);
 	workspace_delete(&t->workspace);
 	for (size_t i = 0; i < sizeof(vectors) / sizeof(*vectors) && t->compute.ops; i++)
 		t->compute.ops->release(t->compute.state, vectors[i]);
 	compute_close(&t->compute);
+	inner_close(&t->inner);
 	free(t->params_here);
 	free(t->order);
 	free(t->part);

@@ -12,6 +12,7 @@ if BUILD_TRAIN
 check_PROGRAMS += \
 	tests/unit/test_agree \
 	tests/unit/test_idx \
+	tests/unit/test_inner \
 	tests/unit/test_libsvm \
 	tests/unit/test_models \
 	tests/unit/test_report \
@@ -22,6 +23,8 @@ tests_unit_test_agree_SOURCES = tests/unit/tools/test_agree.c tools/train/agree.
 tests_unit_test_agree_LDADD = $(cases)
 tests_unit_test_idx_SOURCES = tests/unit/tools/test_idx.c tests/unit/tools/train_files.h
 tests_unit_test_idx_LDADD = libtrain.la $(cases)
+tests_unit_test_inner_SOURCES = tests/unit/tools/test_inner.c
+tests_unit_test_inner_LDADD = libtrain.la $(cases) -lm
 tests_unit_test_libsvm_SOURCES = tests/unit/tools/test_libsvm.c tests/unit/tools/train_files.h
 tests_unit_test_libsvm_LDADD = libtrain.la $(cases)
 tests_unit_test_models_SOURCES = tests/unit/tools/test_models.c
@@ -37,6 +40,8 @@ tests_unit_test_train_cuda_LDADD = libtrain.la $(cases) -lm -ldl
 tests_unit_test_train_options_SOURCES = tests/unit/tools/test_train_options.c
 tests_unit_test_train_options_LDADD = libtrain.la $(cases)
 # With the program itself.
-dist_check_SCRIPTS += tests/unit/tools/diverging.sh tests/unit/tools/left_out.sh
-TESTS += tests/unit/tools/diverging.sh tests/unit/tools/left_out.sh
+dist_check_SCRIPTS += tests/unit/tools/diverging.sh tests/unit/tools/left_out.sh \
+	tests/unit/tools/local_steps.sh
+TESTS += tests/unit/tools/diverging.sh tests/unit/tools/left_out.sh \
+	tests/unit/tools/local_steps.sh
 endif

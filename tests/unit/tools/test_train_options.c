@@ -63,6 +63,20 @@ TEST(parse__plan_takes_the_recipe_that_it_describes)
 	refuse("--plan", NULL, "needs an argument");
 }
 
+TEST(parse__inner__is_one_of_two_and_adamw_goes_with_the_cpu_and_without_checkpoints)
+{
+	assert_int_equal(parse(NULL, NULL, NULL), 0);
+	assert_int_equal(options.inner, INNER_NONE);
+	assert_int_equal(parse("--inner", "sgd", NULL), 0);
+	assert_int_equal(options.inner, INNER_SGD);
+	assert_int_equal(parse("--inner", "adamw", NULL), 0);
+	assert_int_equal(options.inner, INNER_ADAMW);
+	refuse("--inner", "adam", "--inner takes sgd or adamw, not \"adam\"");
+	refuse("--inner=adamw", "--device=cuda", "without --device cuda");
+	refuse("--inner=adamw", "--checkpoint=dir", "moments that no checkpoint holds");
+	assert_int_equal(parse("--inner=sgd", "--checkpoint=dir", "--device=cuda"), 0);
+}
+
 TEST(parse__accumulate__goes_with_the_cpu_only)
 {
 	assert_int_equal(parse("--quiet", NULL, NULL), 0);

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The optimizer of a worker that trains by itself (update=average, signal=drift): plain SGD, or
+ * AdamW in host memory. Called by steps.c. */
+#ifndef TRAIN_INNER_H
+#define TRAIN_INNER_H
+#include "tools/train/compute.h"
+#include "tools/train/options.h"
+
+/* The moments of AdamW, with the decoupled weight decay and the defaults of torch.optim.AdamW. */
+struct inner {
+	enum inner_kind kind;
+	size_t count;
+	float *first, *second; /* NULL with SGD */
+	uint64_t steps;
+};
+
+/* Returns 0, or -1 without memory. */
+int inner_open(struct inner *inner, enum inner_kind kind, size_t count);
+void inner_close(struct inner *inner);
+/* Moves params against grad. Returns 0, or -1 after a failure of compute. */
+int inner_step(struct inner *inner, const struct compute *compute, float *params, const float *grad,
+	       float lr);
+#endif
