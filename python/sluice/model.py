@@ -114,6 +114,7 @@ class Model:
         self.count, self._grad_type, self._stream = count, grad_type, stream
         self._param_type = param_type or F32
         self._pushed: List[Any] = []  # what the library may still use, until the pull ends
+        self._own: Any = self._pieces or start  # with signal=drift, what a checkpoint reads: the vector of the last pull
         self._missing = 0  # coordinates of a pull in ranges
         attr = attributes(None if recipe is None else str(recipe), tensors=tensors, pieces=self._pieces, rules=rules,
                           count=count, shards=shards, lr=lr, steps_per_epoch=steps_per_epoch,
@@ -124,6 +125,10 @@ class Model:
                                     None if start is None else start.address, ctypes.byref(handle)))
         self._handle, self._job = handle, job
         job._models.append(self)
+        if self.recipe.get("signal") == "drift" or self.recipe.get("update") == "average":
+            self._grad_type = F32  # of the parameters that are pushed
+        if self.recipe.get("signal") != "drift":
+            self._own = None
         _advise(job, recipe, self.count)
 
     def _at(self) -> ctypes.c_void_p:
@@ -137,8 +142,15 @@ class Model:
     def _params(self, params: Any, what: str) -> Optional[int]:
         """Returns the address of all parameters, or of a mean. None means the pieces passed at open."""
         if params is None and self._pieces is not None:
+            self._keep(self._pieces)
             return None
-        return vector(params, what, self.count, (self._param_type,), writable=True).address
+        found = vector(params, what, self.count, (self._param_type,), writable=True)
+        self._keep(found)
+        return found.address
+
+    def _keep(self, found: Any) -> None:
+        if self._own is not None:
+            self._own = found
 
     def push(self, grad: Any, scales: Optional[Sequence[Any]] = None) -> None:
         """Pushes grad[count], the mean gradient of this worker's rows, of the type grad_type.
@@ -206,6 +218,7 @@ class Model:
         """
         if isinstance(params, (list, tuple)):
             pieces = Pieces(params, "params", self.count, writable=True)
+            self._keep(pieces)
             check(lib.sluice_pull_vector(self._at(), _in_pieces(pieces)))
         else:
             check(lib.sluice_pull(self._at(), self._params(params, "params")))
@@ -219,10 +232,12 @@ class Model:
         if isinstance(target, (list, tuple)):
             pieces = Pieces(target, "target", self.count, writable=True)
             self._pushed.append(pieces)
+            self._keep(pieces)
             check(lib.sluice_pull_begin(self._at(), _in_pieces(pieces)))
         else:
             found = vector(target, "target", self.count, (self._param_type,), writable=True)
             self._pushed.append(found)
+            self._keep(found)
             check(lib.sluice_pull_begin(self._at(), ctypes.byref(_abi.sluice_vector(data=found.address))))
         self._missing = self.count
 

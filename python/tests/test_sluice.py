@@ -201,6 +201,26 @@ class Steps(unittest.TestCase):
             model.pull(mean)
             self.assertEqual(model.raised, 5)
 
+    def test_drift(self):
+        params, common = floats(8, 8), floats(0, 0)
+        with self.job.open(params, "diloco when=every(2) update=sgd rate=0.5", grad_type=sluice.F16) as model:
+            for step in range(1, 4):
+                params[0] -= 1  # the program's own optimizer
+                model.push(params)
+                model.pull(params)
+                self.assertEqual(list(params), [[7, 8], [7, 8], [6, 8]][step - 1])
+            model.point(params, common)
+            self.assertEqual(list(common), [7, 8])
+            with self.assertRaisesRegex(sluice.InvalidError, "SLUICE_LR is not possible with signal=drift"):
+                model.set_lr(0.1)
+            model.push(floats(5, 5))
+            model.pull(array.array("f", [0, 0]))  # which only the model refers to
+            saved = model.state_save()
+        again = floats(0, 0)
+        with self.job.open(again, "diloco when=every(2) update=sgd rate=0.5") as model:
+            self.assertEqual(model.state_load(saved, again), 4)
+            self.assertEqual(list(again), [6, 6.5])
+
     def test_half_precision(self):
         mean = floats(0, 0)
         halves = memoryview(bytes.fromhex("003c00c0")).cast("B").cast("e") if sys.version_info >= (3, 12) \
