@@ -295,10 +295,26 @@ int sluice_push(sluice_model *model, const void *grad)
 	return push_run(model, grad, "sluice_push");
 }
 
+/* Pushes pieces. Between exchanges of drifts, no piece is read or copied to the host. */
+static int push_pieces(struct worker *w, const sluice_vector *vector, const char *function)
+{
+	struct vector *whole = NULL, joined;
+	int rc = 0;
+
+	if (w->local && local_idles(w))
+		return push(w, NULL, NULL);
+	rc = parts_pieces(w, vector->segments, vector->n_segments, function, &joined, &whole);
+	if (!rc && recipe_drifts(w->rules.recipe) && vector_narrow(whole))
+		return fail(SLUICE_EINVAL,
+			    "%s: a segment of parameters has 16 or 8 bits, but a drift is computed "
+			    "from floats: push the optimizer's copy in 32 bits",
+			    function);
+	return rc ? rc : push(w, lazy_wants(w) ? whole : NULL, NULL);
+}
+
 int sluice_push_vector(sluice_model *model, const sluice_vector *vector)
 {
 	const char *function = "sluice_push_vector";
-	struct vector *whole = NULL, joined;
 	int rc = vector_check(vector, function);
 	if (rc)
 		return rc;
@@ -307,10 +323,7 @@ int sluice_push_vector(sluice_model *model, const sluice_vector *vector)
 	rc = step_check(model, model, function, STEP_DONE);
 	if (!rc)
 		rc = source_check_pieces(model->worker->rules.recipe, function);
-	if (!rc)
-		rc = parts_pieces(model->worker, vector->segments, vector->n_segments, function,
-				  &joined, &whole);
-	return rc ? rc : push(model->worker, lazy_wants(model->worker) ? whole : NULL, NULL);
+	return rc ? rc : push_pieces(model->worker, vector, function);
 }
 
 int sluice_push_pair(sluice_model *model, const void *grad, const void *before)

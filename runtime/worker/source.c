@@ -93,7 +93,7 @@ int source_check_pieces(const struct recipe *recipe, const char *function)
 {
 	const enum source source = recipe_source(recipe);
 
-	return source == SOURCE_GRADIENT ?
+	return source == SOURCE_GRADIENT || source == SOURCE_DRIFT ?
 		       0 :
 		       fail(SLUICE_EINVAL,
 			    "%s: the recipe has %s: call %s with a vector in one piece", function,

@@ -29,7 +29,8 @@ extern const struct source_row source_rows[SOURCES];
 enum source source_of_step(const struct worker *w);
 /* Returns SLUICE_EINVAL unless the next step needs the source that `function` pushes. */
 int source_check(const struct worker *w, enum source given, const char *function);
-/* Returns SLUICE_EINVAL unless the recipe pushes one gradient, which may be in pieces. */
+/* Returns SLUICE_EINVAL unless the recipe pushes one gradient or a drift, which may be in pieces.
+ */
 int source_check_pieces(const struct recipe *recipe, const char *function);
 /* Returns the vectors of a push, with the factors of the step that has begun. */
 struct pushed source_pushed(const struct worker *w, const struct vector *vector,
