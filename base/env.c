@@ -117,12 +117,12 @@ const struct env_entry env_table[] = {
 	{ "SLUICE_LOST_AFTER", ENV_MILLISECONDS, "5s", "100ms .. 1h",
 	  "A rank is lost if its process gives no sign of life for this long. A process that "
 	  "answers over the control network lives, even if the link to it is down.",
-	  FIELD(lost_after_ms) },
+	  FIELD(patience.lost_after_ms) },
 	{ "SLUICE_LINK_LOST_AFTER", ENV_MILLISECONDS, "60s", "100ms .. 1h",
 	  "A rank whose process lives is lost if no byte passes the link to it for this long. "
 	  "Choose more than a link of the fabric takes to train again after its port, its cable "
 	  "or a switch went down. A value below SLUICE_LOST_AFTER counts as that value.",
-	  FIELD(link_lost_after_ms) },
+	  FIELD(patience.link_lost_after_ms) },
 	{ "SLUICE_CONTROL_INTERFACE", ENV_TEXT, "", "a list",
 	  "Network interfaces over which ranks ask whether the process of a rank lives while the "
 	  "link to it is down, as names or addresses in the form of SLUICE_DEVICE without ports. "
@@ -131,14 +131,14 @@ const struct env_entry env_table[] = {
 	  FIELD(control_interface) },
 	{ "SLUICE_WARN_AFTER", ENV_MILLISECONDS, "10s", "100ms .. 24h",
 	  "When a rank is alive but silent for this long, the others report that they wait for it.",
-	  FIELD(warn_after_ms) },
+	  FIELD(patience.warn_after_ms) },
 	{ "SLUICE_WAIT_TIMEOUT", ENV_MILLISECONDS, "600s", "100ms .. 168h",
 	  "The longest wait for another rank. After it the waiting call fails. It must be longer "
 	  "than what one rank does alone between two steps, such as an evaluation.",
-	  FIELD(wait_timeout_ms) },
+	  FIELD(patience.wait_timeout_ms) },
 	{ "SLUICE_BOOT_TIMEOUT", ENV_MILLISECONDS, "60s", "100ms .. 24h",
 	  "Bounds each exchange with the launcher, and connecting to the other ranks.",
-	  FIELD(boot_timeout_ms) },
+	  FIELD(patience.boot_timeout_ms) },
 	{ "SLUICE_SPIN", ENV_MICROSECONDS, "50us", "0us .. 1s",
 	  "How long a wait polls before it sleeps. A plain number is in microseconds.",
 	  FIELD(spin_us) },

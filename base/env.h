@@ -25,14 +25,17 @@ struct settings {
 	char recipe[512];         /* SLUICE_RECIPE, default "" (the library's default recipe) */
 	char on_failure[16];      /* SLUICE_ON_FAILURE: "abort" or "continue" */
 	int servers;              /* SLUICE_SERVERS, 0 */
-	int lost_after_ms; /* SLUICE_LOST_AFTER, 5000; given as "5s", "500ms" or plain seconds */
-	int link_lost_after_ms;      /* SLUICE_LINK_LOST_AFTER, 60s */
+	struct patience {
+		int lost_after_ms;      /* SLUICE_LOST_AFTER, 5s */
+		int link_lost_after_ms; /* SLUICE_LINK_LOST_AFTER, 60s */
+		int warn_after_ms;      /* SLUICE_WARN_AFTER, 10s */
+		int wait_timeout_ms;    /* SLUICE_WAIT_TIMEOUT, 600s */
+		int boot_timeout_ms;    /* SLUICE_BOOT_TIMEOUT, 60s: exchanges with the launcher,
+					   and connecting */
+	} patience;
 	char control_interface[256]; /* SLUICE_CONTROL_INTERFACE: as SLUICE_INTERFACE */
-	int warn_after_ms;           /* SLUICE_WARN_AFTER, 10s */
-	int wait_timeout_ms;         /* SLUICE_WAIT_TIMEOUT, 600s */
-	int boot_timeout_ms; /* SLUICE_BOOT_TIMEOUT, 60s: launcher exchange and connecting */
-	int spin_us;         /* SLUICE_SPIN, 50us: how long a wait polls before it sleeps */
-	char placement[8];   /* SLUICE_PLACEMENT: "auto" or "no" */
+	int spin_us;                 /* SLUICE_SPIN, 50us: how long a wait polls before it sleeps */
+	char placement[8];           /* SLUICE_PLACEMENT: "auto" or "no" */
 	char kernels[16];    /* SLUICE_KERNELS: "auto", or the one version of the kernels to use */
 	char gpu[256];       /* SLUICE_GPU: "auto", "off", or the file of the GPU module */
 	char key_file[1024]; /* SLUICE_KEY_FILE; "": no file */

@@ -74,11 +74,13 @@ struct sendlog {
 	uint64_t pieces;        /* large ones that have ended */
 	enum { NO_FLUSH, FLUSH_WAITS, FLUSH_POSTED } flush;
 
-	struct slot_address peer_slot;
 	const uint8_t *slot;
-	uint64_t notify_sent, notify_done; /* done: its entry has left the log */
-	uint64_t credit_seen;              /* notifies that the peer has reported as taken */
-	uint64_t received, reported; /* notifies taken here; the number last reported to the peer */
+	struct notices {
+		struct slot_address to;
+		uint64_t sent, done;      /* done: its entry has left the log */
+		uint64_t credit;          /* sent ones that the peer has reported as taken */
+		uint64_t taken, reported; /* taken here; the number last reported to the peer */
+	} notices;
 };
 
 static struct sent *sent_at(const struct sendlog *log, uint64_t n)
@@ -286,8 +288,8 @@ static int write_slot(struct sendlog *log, enum ibv_wr_opcode opcode, uint32_t i
 		.opcode = opcode,
 		.imm_data = htobe32(imm),
 		.send_flags = n <= log->sizes.inline_bytes ? IBV_SEND_INLINE : 0,
-		.wr.rdma = { .remote_addr = log->peer_slot.address + at,
-			     .rkey = log->peer_slot.rkey },
+		.wr.rdma = { .remote_addr = log->notices.to.address + at,
+			     .rkey = log->notices.to.rkey },
 	};
 
 	if (n > 0)
@@ -314,9 +316,9 @@ static uint64_t credit(struct sendlog *log)
 	const uint64_t *word = (const uint64_t *)(const void *)(log->slot + SLOT_CREDIT);
 	const uint64_t taken = le64toh(__atomic_load_n(word, __ATOMIC_ACQUIRE));
 
-	if (taken > log->credit_seen && taken <= log->notify_sent)
-		log->credit_seen = taken;
-	return log->credit_seen;
+	if (taken > log->notices.credit && taken <= log->notices.sent)
+		log->notices.credit = taken;
+	return log->notices.credit;
 }
 
 /* A notify without bytes may be at the end of the region, where no window begins. */
@@ -342,8 +344,8 @@ int sendlog_room(struct sendlog *log, const struct transfer *x, uint64_t entries
 		return log->reads + log->later_reads < log->reads_max &&
 		       log->next + log->later == log->end && log->running;
 	if (x->kind == TRANSFER_PUT_NOTIFY &&
-	    log->notify_sent - log->credit_seen >= log->peer_slot.credits)
-		return log->notify_sent - credit(log) < log->peer_slot.credits;
+	    log->notices.sent - log->notices.credit >= log->notices.to.credits)
+		return log->notices.sent - credit(log) < log->notices.to.credits;
 	return 1;
 }
 
@@ -364,7 +366,7 @@ static void append_entry(struct sendlog *log, const struct transfer *x, uint32_t
 	*s = (struct sent){
 		.remote_address = target->address + x->offset + from,
 		.bytes = n,
-		.notify = last && x->kind == TRANSFER_PUT_NOTIFY ? ++log->notify_sent : 0,
+		.notify = last && x->kind == TRANSFER_PUT_NOTIFY ? ++log->notices.sent : 0,
 		.cookie = x->cookie,
 		.local = x->bytes ? (const uint8_t *)x->local + from : x->local,
 		.lkey = lkey,
@@ -454,7 +456,7 @@ void sendlog_completed(struct sendlog *log, uint64_t wr)
 		if (s->kind == TRANSFER_GET)
 			log->reads--;
 		if (s->notify)
-			log->notify_done = s->notify;
+			log->notices.done = s->notify;
 		if (reports(s))
 			event_queue_put(log->events, &(struct event){ .kind = EVENT_DONE,
 								      .peer = log->peer,
@@ -467,7 +469,7 @@ void sendlog_completed(struct sendlog *log, uint64_t wr)
 
 int sendlog_received(struct sendlog *log, uint32_t imm)
 {
-	log->received++;
+	log->notices.taken++;
 	event_queue_put(log->events,
 			&(struct event){ .kind = EVENT_IMM, .peer = log->peer, .imm = imm });
 	return sendlog_credit_due(log);
@@ -475,16 +477,16 @@ int sendlog_received(struct sendlog *log, uint32_t imm)
 
 int sendlog_credit_due(const struct sendlog *log)
 {
-	return log->received - log->reported >= log->sizes.credits / 2;
+	return log->notices.taken - log->notices.reported >= log->sizes.credits / 2;
 }
 
 int sendlog_give_credit(struct sendlog *log)
 {
-	const uint64_t word = htole64(log->received);
+	const uint64_t word = htole64(log->notices.taken);
 	int rc = sendlog_write_slot(log, SLOT_CREDIT, &word, sizeof(word));
 
 	if (!rc)
-		log->reported = log->received;
+		log->notices.reported = log->notices.taken;
 	return rc;
 }
 
@@ -506,8 +508,8 @@ void sendlog_detach(struct sendlog *log)
 
 uint64_t sendlog_report_received(struct sendlog *log)
 {
-	log->reported = log->received;
-	return log->received;
+	log->notices.reported = log->notices.taken;
+	return log->notices.taken;
 }
 
 /* Bytes arrive in order. So everything posted before a notify that the peer has received is in
@@ -533,16 +535,16 @@ static void rewind_entries(struct sendlog *log, uint64_t received)
 
 int sendlog_replay(struct sendlog *log, uint64_t received, char why[200])
 {
-	if (received < log->notify_done || received > log->notify_sent) {
+	if (received < log->notices.done || received > log->notices.sent) {
 		snprintf(why, 200,
 			 "it reports %llu received notifies, which is not within %llu to %llu",
-			 (unsigned long long)received, (unsigned long long)log->notify_done,
-			 (unsigned long long)log->notify_sent);
+			 (unsigned long long)received, (unsigned long long)log->notices.done,
+			 (unsigned long long)log->notices.sent);
 		return -1;
 	}
 	rewind_entries(log, received);
-	if (received > log->credit_seen)
-		log->credit_seen = received;
+	if (received > log->notices.credit)
+		log->notices.credit = received;
 	return 0;
 }
 
@@ -550,7 +552,7 @@ int sendlog_peer_slot(struct sendlog *log, const struct slot_address *slot)
 {
 	if (!slot->credits || slot->address + SLOT_BYTES < slot->address)
 		return -1;
-	log->peer_slot = *slot;
+	log->notices.to = *slot;
 	return 0;
 }
 
@@ -594,7 +596,7 @@ void sendlog_abandon(struct sendlog *log)
 
 uint64_t sendlog_moved(const struct sendlog *log)
 {
-	return log->first + log->received + log->pieces;
+	return log->first + log->notices.taken + log->pieces;
 }
 
 uint64_t sendlog_waiting(const struct sendlog *log)

@@ -12,11 +12,11 @@ enum { BEATS = 20, BEATS_MISSED = 17, BEATS_DOUBTED = 4, NS_PER_MS = 1000000 };
  * token looks the same, so no rank is given up before this many times lost_after. */
 enum { STALLED_AFTER = 4 };
 
-void budget_make(const struct settings *settings, struct budget *out)
+void budget_make(const struct patience *patience, struct budget *out)
 {
-	uint64_t lost_after = (uint64_t)settings->lost_after_ms * NS_PER_MS;
-	uint64_t link_lost_after = (uint64_t)settings->link_lost_after_ms * NS_PER_MS;
-	uint64_t wait_timeout = (uint64_t)settings->wait_timeout_ms * NS_PER_MS;
+	uint64_t lost_after = (uint64_t)patience->lost_after_ms * NS_PER_MS;
+	uint64_t link_lost_after = (uint64_t)patience->link_lost_after_ms * NS_PER_MS;
+	uint64_t wait_timeout = (uint64_t)patience->wait_timeout_ms * NS_PER_MS;
 	*out = (struct budget){
 		.heartbeat_ns = lost_after / BEATS,
 		.doubt_ns = lost_after / BEATS * BEATS_DOUBTED,
@@ -27,7 +27,7 @@ void budget_make(const struct settings *settings, struct budget *out)
 				      STALLED_AFTER * lost_after,
 		.lost_after_ns = lost_after,
 		.stopped_ns = lost_after / 2,
-		.warn_after_ns = (uint64_t)settings->warn_after_ms * NS_PER_MS,
+		.warn_after_ns = (uint64_t)patience->warn_after_ms * NS_PER_MS,
 		.wait_timeout_ns = wait_timeout,
 	};
 }

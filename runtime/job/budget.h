@@ -23,7 +23,7 @@ struct budget {
 	uint64_t wait_timeout_ns; /* the longest wait of any call */
 };
 
-void budget_make(const struct settings *settings, struct budget *out);
+void budget_make(const struct patience *patience, struct budget *out);
 /* Logs the times in one line at level info. */
 void budget_print(const struct budget *budget);
 #endif

@@ -82,7 +82,7 @@ static int open_transport(sluice_job *job, const struct transport_ops *ops, int 
 		.card = card,
 		.peers = peers,
 		.neighbours = job->sim_rank ? sim_rank_neighbours(job->sim_rank) : NULL,
-		.lost_after_ms = job->settings.lost_after_ms,
+		.lost_after_ms = job->settings.patience.lost_after_ms,
 		.link_lost_after_ms = (int)(job->budget.link_lost_ns / 1000000),
 	};
 	if (job->sim_rank)
@@ -368,8 +368,8 @@ static int all_connected(void *context)
 		char text[512];
 		describe_missing(j, text, sizeof text);
 		j->rc = fail(SLUICE_ETIMEDOUT, "%s waited %.0f s (SLUICE_BOOT_TIMEOUT) for %s",
-			     rank_text(job, job->rank), job->settings.boot_timeout_ms / 1000.0,
-			     text);
+			     rank_text(job, job->rank),
+			     job->settings.patience.boot_timeout_ms / 1000.0, text);
 	}
 	return j->rc ? j->rc : !missing;
 }
@@ -377,9 +377,10 @@ static int all_connected(void *context)
 /* Connects to all peers at once, so that no peer delays another one. */
 static int connect_all(sluice_job *job, const struct reach *reach)
 {
-	struct joining j = { .job = job,
-			     .give_up_ns = now_ns() +
-					   (uint64_t)job->settings.boot_timeout_ms * 1000000 };
+	struct joining j = {
+		.job = job,
+		.give_up_ns = now_ns() + (uint64_t)job->settings.patience.boot_timeout_ms * 1000000
+	};
 	progress_take(job); /* the progress thread waits until all endpoints exist */
 	int rc = job->sim_rank ? 0 : heart_start(job);
 	if (!rc && !job->sim_rank)
@@ -613,13 +614,19 @@ static int find_place(sluice_job *job, const sluice_bootstrap *callbacks, struct
 					   "sluice_simulate() sets the number of a simulated rank");
 	if (job->sim_rank)
 		return sim_rank_claim(job->sim_rank, &job->rank, &job->size);
-	int rc = bootstrap_open(callbacks, job->settings.boot_timeout_ms, boot);
+	int rc = bootstrap_open(callbacks, job->settings.patience.boot_timeout_ms, boot);
 	if (rc)
 		return rc;
 	job->rank = bootstrap_rank(*boot);
 	job->size = bootstrap_size(*boot);
 	log_identify(job->rank, bootstrap_node(*boot));
 	return 0;
+}
+
+static void set_if_given(int *setting, int given)
+{
+	if (given)
+		*setting = given;
 }
 
 int job_join(sluice_job *job, const sluice_job_attr *attr, struct bootstrap **boot)
@@ -636,11 +643,10 @@ int job_join(sluice_job *job, const sluice_job_attr *attr, struct bootstrap **bo
 				_Alignof(sluice_job_attr), "sluice_job_attr", "sluice_init")))
 		return rc;
 	if (attr) {
-		s->servers = attr->servers ? attr->servers : s->servers;
-		s->lost_after_ms = attr->lost_after_ms ? attr->lost_after_ms : s->lost_after_ms;
-		s->warn_after_ms = attr->warn_after_ms ? attr->warn_after_ms : s->warn_after_ms;
-		s->wait_timeout_ms = attr->wait_timeout_ms ? attr->wait_timeout_ms :
-							     s->wait_timeout_ms;
+		set_if_given(&s->servers, attr->servers);
+		set_if_given(&s->patience.lost_after_ms, attr->lost_after_ms);
+		set_if_given(&s->patience.warn_after_ms, attr->warn_after_ms);
+		set_if_given(&s->patience.wait_timeout_ms, attr->wait_timeout_ms);
 	}
 	if (ATTR_HAS(attr, on_failure) && attr->on_failure) {
 		if (attr->on_failure != SLUICE_ABORT && attr->on_failure != SLUICE_CONTINUE)
@@ -651,10 +657,11 @@ int job_join(sluice_job *job, const sluice_job_attr *attr, struct bootstrap **bo
 		snprintf(s->on_failure, sizeof s->on_failure, "%s",
 			 attr->on_failure == SLUICE_CONTINUE ? "continue" : "abort");
 	}
-	if (s->lost_after_ms < 0 || s->warn_after_ms < 0 || s->wait_timeout_ms < 0)
+	if (s->patience.lost_after_ms < 0 || s->patience.warn_after_ms < 0 ||
+	    s->patience.wait_timeout_ms < 0)
 		return fail(SLUICE_EINVAL, "sluice_init: a time in the attributes is negative; 0 "
 					   "stands for the value of the SLUICE_* variable");
-	budget_make(s, &job->budget);
+	budget_make(&s->patience, &job->budget);
 	if ((rc = find_place(job, ATTR_HAS(attr, bootstrap) ? attr->bootstrap : NULL, boot)))
 		return rc;
 	job->servers = s->servers;

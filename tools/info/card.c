@@ -61,8 +61,8 @@ void probe_card(struct report *r)
 		.interface = settings.interface,
 		.memory_windows = settings.memory_windows,
 		.relaxed_ordering = settings.relaxed_ordering,
-		.lost_after_ms = settings.lost_after_ms,
-		.link_lost_after_ms = settings.link_lost_after_ms
+		.lost_after_ms = settings.patience.lost_after_ms,
+		.link_lost_after_ms = settings.patience.link_lost_after_ms
 	};
 
 	if (!rc)

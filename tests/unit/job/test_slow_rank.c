@@ -179,12 +179,12 @@ TEST(step__hangs_under_the_token__its_rank_is_lost_although_its_heart_beats)
 
 TEST(budget__from_lost_after_and_wait_timeout__leaves_long_steps_their_time)
 {
-	struct settings settings = { .lost_after_ms = 5000, .wait_timeout_ms = 600000 };
+	struct patience patience = { .lost_after_ms = 5000, .wait_timeout_ms = 600000 };
 	struct budget budget;
-	budget_make(&settings, &budget);
+	budget_make(&patience, &budget);
 	assert_true(budget.stalled_ns == 300000000000); /* half of wait_timeout */
-	settings.wait_timeout_ms = 1000;
-	budget_make(&settings, &budget);
+	patience.wait_timeout_ms = 1000;
+	budget_make(&patience, &budget);
 	assert_true(budget.stalled_ns == 20000000000); /* four times lost_after */
 }
 
