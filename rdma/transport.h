@@ -113,6 +113,22 @@ struct route {
 	int answered; /* set by the trial */
 };
 
+/* How a thread sleeps until the next event, and is woken. */
+struct sleep_ops {
+	/* arm() is called before sleeping and makes fd readable at the next event. It returns 1 if
+	 * events are already waiting, so that the caller must not sleep, else 0. disarm() drains fd
+	 * after waking. cancel() undoes arm() if nobody slept, without a system call. An fd that
+	 * has become readable meanwhile stays readable and causes one spurious wake-up of the next
+	 * sleeper. */
+	int (*arm)(struct transport *t);
+	void (*disarm)(struct transport *t);
+	void (*cancel)(struct transport *t);
+	int (*fd)(struct transport *t);
+	/* Makes fd readable, which wakes an armed sleeper. Any thread and a signal handler may call
+	 * it. */
+	void (*wake)(struct transport *t);
+};
+
 struct transport_ops {
 	const char *name;
 	enum distance farthest; /* the largest distance it covers */
@@ -178,18 +194,7 @@ struct transport_ops {
 	void (*gather)(struct transport *t, int on);
 	/* Returns up to n events. Never sleeps. */
 	int (*poll)(struct transport *t, struct event *events, int n);
-	/* arm() is called before sleeping and makes fd readable at the next event. It returns 1 if
-	 * events are already waiting, so that the caller must not sleep, else 0. disarm() drains fd
-	 * after waking. cancel() undoes arm() if nobody slept, without a system call. An fd that
-	 * has become readable meanwhile stays readable and causes one spurious wake-up of the next
-	 * sleeper. */
-	int (*arm)(struct transport *t);
-	void (*disarm)(struct transport *t);
-	void (*cancel)(struct transport *t);
-	int (*fd)(struct transport *t);
-	/* Makes fd readable, which wakes an armed sleeper. Any thread and a signal handler may call
-	 * it. */
-	void (*wake)(struct transport *t);
+	struct sleep_ops sleep;
 	/* Returns the address in this process of a peer's region that this rank may write. The
 	 * caller fills it without post() and then posts a PUT_NOTIFY: its stores are in place when
 	 * the notify arrives. The address is valid until remote_close(). NULL, also in place of the

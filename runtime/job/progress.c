@@ -253,14 +253,14 @@ static int arm(sluice_job *job)
 {
 	int pending = 0;
 	for (int t = 0; t < job->n_transports; t++)
-		pending |= job->transports[t]->ops->arm(job->transports[t]);
+		pending |= job->transports[t]->ops->sleep.arm(job->transports[t]);
 	return pending;
 }
 
 static void disarm(sluice_job *job)
 {
 	for (int t = 0; t < job->n_transports; t++)
-		job->transports[t]->ops->disarm(job->transports[t]);
+		job->transports[t]->ops->sleep.disarm(job->transports[t]);
 }
 
 /* Sleeps until an event or the time until_ns. */
@@ -276,7 +276,7 @@ static void sleep_in_kernel(sluice_job *job, uint64_t until_ns)
 void progress_cancel(sluice_job *job)
 {
 	for (int t = 0; t < job->n_transports; t++)
-		job->transports[t]->ops->cancel(job->transports[t]);
+		job->transports[t]->ops->sleep.cancel(job->transports[t]);
 	job->progress.sleeping_armed = 0;
 }
 
@@ -284,7 +284,7 @@ void progress_arm(sluice_job *job)
 {
 	job->progress.sleeping_armed = 1;
 	if (arm(job) || job->progress.unannounced)
-		job->transports[0]->ops->wake(job->transports[0]);
+		job->transports[0]->ops->sleep.wake(job->transports[0]);
 }
 
 /* ---- several threads ------------------------------------------------------- */
@@ -312,7 +312,7 @@ void progress_queue(sluice_job *job)
 {
 	atomic_fetch_add(&job->progress.queue, 1);
 	if (atomic_load(&job->progress.asleep))
-		job->transports[0]->ops->wake(job->transports[0]);
+		job->transports[0]->ops->sleep.wake(job->transports[0]);
 	token_await(&job->progress.token);
 	atomic_fetch_sub(&job->progress.queue, 1);
 }
@@ -576,7 +576,7 @@ int progress_start(sluice_job *job)
 		return fail(SLUICE_ENOMEM, "epoll_create1: %s", errno_text(errno));
 	job->progress.longest_doze_ns = DOZE_LONGEST_NS;
 	for (int t = 0; t < job->n_transports; t++) {
-		int fd = job->transports[t]->ops->fd(job->transports[t]);
+		int fd = job->transports[t]->ops->sleep.fd(job->transports[t]);
 		struct epoll_event event = { .events = EPOLLIN };
 		if (job->transports[t]->ops->moves_by_polling)
 			job->progress.longest_doze_ns = DOZE_NS;
@@ -606,7 +606,7 @@ void progress_stop(sluice_job *job)
 {
 	if (job->progress.thread_started) {
 		atomic_store(&job->progress.stop, 1);
-		job->transports[0]->ops->wake(job->transports[0]);
+		job->transports[0]->ops->sleep.wake(job->transports[0]);
 		pthread_join(job->progress.thread, NULL);
 		job->progress.thread_started = 0;
 	}
@@ -622,5 +622,5 @@ void sluice_log_waits(sluice_job *job)
 	job = job->root;
 	atomic_store(&job->progress.explain, 1);
 	if (job->n_transports)
-		job->transports[0]->ops->wake(job->transports[0]);
+		job->transports[0]->ops->sleep.wake(job->transports[0]);
 }

@@ -50,10 +50,10 @@ CASE(env_load__defaults)
 	assert_string_equal(s.recipe, "");
 	assert_string_equal(s.on_failure, "abort");
 	assert_int_equal(s.servers, 0);
-	assert_int_equal(s.lost_after_ms, 5000);
-	assert_int_equal(s.warn_after_ms, 10000);
-	assert_int_equal(s.wait_timeout_ms, 600000);
-	assert_int_equal(s.boot_timeout_ms, 60000);
+	assert_int_equal(s.patience.lost_after_ms, 5000);
+	assert_int_equal(s.patience.warn_after_ms, 10000);
+	assert_int_equal(s.patience.wait_timeout_ms, 600000);
+	assert_int_equal(s.patience.boot_timeout_ms, 60000);
 	assert_int_equal(s.spin_us, 50);
 	assert_int_equal(s.memory_bytes, 0);
 	assert_int_equal(warnings, 0);
@@ -66,7 +66,7 @@ CASE(env_load__empty_value_is_the_default)
 	setenv("SLUICE_LOST_AFTER", "", 1);
 	setenv("SLUICE_LOG", "", 1);
 	assert_int_equal(env_load(&s), 0);
-	assert_int_equal(s.lost_after_ms, 5000);
+	assert_int_equal(s.patience.lost_after_ms, 5000);
 	assert_string_equal(s.log, "warn");
 }
 
@@ -77,7 +77,7 @@ static void expect_duration(const char *text, int ms)
 	setenv("SLUICE_LOST_AFTER", text, 1);
 	if (env_load(&s))
 		fail_msg("%s: %s", text, sluice_last_error());
-	assert_int_equal(s.lost_after_ms, ms);
+	assert_int_equal(s.patience.lost_after_ms, ms);
 }
 
 CASE(env_load__durations_in_every_unit)
@@ -295,7 +295,7 @@ CASE(env_dump__shows_value_and_origin)
 	setenv("SLUICE_SERVERS", "2", 1);
 	assert_int_equal(env_load(&s), 0);
 	s.servers = 3;
-	s.lost_after_ms = 9000;
+	s.patience.lost_after_ms = 9000;
 	dump(&s, text, sizeof(text));
 	assert_non_null(strstr(text, "SLUICE_TRANSPORT=self,shm,verbs,ofi (default)\n"));
 	assert_non_null(strstr(text, "SLUICE_MEMORY=1536M (environment)\n"));

@@ -76,7 +76,7 @@ static int delayed_poll(struct transport *t, struct event *events, int n)
 
 static int delayed_arm(struct transport *t)
 {
-	return head != tail ? 1 : shm_transport.arm(t);
+	return head != tail ? 1 : shm_transport.sleep.arm(t);
 }
 
 const struct transport_ops *const transports[] = { &self_transport, &delayed, NULL };
@@ -87,7 +87,7 @@ static void use_delayed(void)
 	delayed.open = delayed_open;
 	delayed.post = delayed_post;
 	delayed.poll = delayed_poll;
-	delayed.arm = delayed_arm;
+	delayed.sleep.arm = delayed_arm;
 	delayed.copies_at_post = 0;
 }
 

@@ -185,9 +185,9 @@ struct event next_event(struct transport *t)
 		CHECK(now_ns() < deadline);
 		if (++spins < 200)
 			continue;
-		if (!t->ops->arm(t))
-			readable(t->ops->fd(t), 1000);
-		t->ops->disarm(t);
+		if (!t->ops->sleep.arm(t))
+			readable(t->ops->sleep.fd(t), 1000);
+		t->ops->sleep.disarm(t);
 		spins = 0;
 	}
 }

@@ -214,8 +214,8 @@ TEST(arm__after_something_came__fd_is_not_readable_for_nothing)
 		struct event event;
 
 		CHECK(ops->poll(side.t, &event, 1) == 0);
-		quiet = !ops->arm(side.t) && !readable(ops->fd(side.t), 0);
-		ops->disarm(side.t);
+		quiet = !ops->sleep.arm(side.t) && !readable(ops->sleep.fd(side.t), 0);
+		ops->sleep.disarm(side.t);
 	}
 	CHECK(quiet);
 	ops->remote_close(&theirs);

@@ -193,25 +193,25 @@ CASE(arm__event_there_or_posted_or_woken__fd_readable)
 {
 	struct transfer x = put(own, 0, 0);
 	struct event event;
-	int fd = ops->fd(own->t);
+	int fd = ops->sleep.fd(own->t);
 
 	x.kind = TRANSFER_PUT_NOTIFY;
 	post_now(own->e, x);
-	assert_int_equal(ops->arm(own->t), 1);
-	ops->disarm(own->t);
+	assert_int_equal(ops->sleep.arm(own->t), 1);
+	ops->sleep.disarm(own->t);
 	assert_int_equal(ops->poll(own->t, &event, 1), 1);
-	assert_int_equal(ops->arm(own->t), 0);
+	assert_int_equal(ops->sleep.arm(own->t), 0);
 	assert_false(readable(fd, 0));
 	post_now(own->e, x);
 	assert_true(readable(fd, 0));
-	ops->disarm(own->t);
+	ops->sleep.disarm(own->t);
 	assert_false(readable(fd, 0));
 	assert_int_equal(ops->poll(own->t, &event, 1), 1);
-	assert_int_equal(ops->arm(own->t), 0);
-	ops->wake(own->t);
-	ops->wake(own->t);
+	assert_int_equal(ops->sleep.arm(own->t), 0);
+	ops->sleep.wake(own->t);
+	ops->sleep.wake(own->t);
 	assert_true(readable(fd, 0));
-	ops->disarm(own->t);
+	ops->sleep.disarm(own->t);
 	assert_false(readable(fd, 0));
 }
 

@@ -102,9 +102,9 @@ TEST(peer__killed__last_words_come_first_then_gone_once)
 	CHECK(strcmp(event.text, "its process ended") == 0);
 	CHECK(gone_within(&side, 30) == 0);
 	/* After a peer's death, the fd must not stay readable and the peer must not be used. */
-	CHECK(ops->arm(side.t) == 0);
-	CHECK(!readable(ops->fd(side.t), 0));
-	ops->disarm(side.t);
+	CHECK(ops->sleep.arm(side.t) == 0);
+	CHECK(!readable(ops->sleep.fd(side.t), 0));
+	ops->sleep.disarm(side.t);
 	x = transfer(TRANSFER_PUT_NOTIFY, to, 0, local, 8);
 	CHECK(ops->post(side.e, &x) == SLUICE_EPEER);
 	CHECK(((volatile uint8_t *)local->base)[0] == 0);
@@ -132,9 +132,9 @@ TEST(peer__killed_while_we_sleep__wakes)
 	child = pair_start(&side, 8, is_killed_later);
 	meet(&side);
 	do { /* without a pidfd the sleep may end before the peer */
-		CHECK(ops->arm(side.t) == 0);
-		CHECK(readable(ops->fd(side.t), DEADLINE_MS));
-		ops->disarm(side.t);
+		CHECK(ops->sleep.arm(side.t) == 0);
+		CHECK(readable(ops->sleep.fd(side.t), DEADLINE_MS));
+		ops->sleep.disarm(side.t);
 	} while (ops->poll(side.t, &event, 1) == 0); /* polls once, as disarm() requires */
 	CHECK(event.kind == EVENT_GONE);
 	CHECK(ops->poll(side.t, &event, 1) == 0);
@@ -205,7 +205,7 @@ static int sleeps_then_is_killed(struct side *side)
 	struct remote *to = swap_regions(side, inbox);
 
 	CHECK(to != NULL);
-	CHECK(ops->arm(side->t) == 0);
+	CHECK(ops->sleep.arm(side->t) == 0);
 	wait_for_killer(side);
 	return 1;
 }

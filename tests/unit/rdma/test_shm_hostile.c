@@ -117,7 +117,8 @@ FRESH(remote_open__forged_descriptor__is_refused)
 	assert_int_equal(open_forged(trio, 8, (uint32_t)getppid()), SLUICE_EWIRE);
 	assert_int_equal(open_forged(trio, 12, 0x7fffffff), SLUICE_EPEER);
 	assert_int_equal(open_forged(trio, 12, (uint32_t)trio->inbox->fd), SLUICE_EPEER);
-	assert_int_equal(open_forged(trio, 12, (uint32_t)ops->fd(trio->t[0])), SLUICE_EDEVICE);
+	assert_int_equal(open_forged(trio, 12, (uint32_t)ops->sleep.fd(trio->t[0])),
+			 SLUICE_EDEVICE);
 	assert_int_equal(open_forged(trio, 16, BYTES - 1), SLUICE_EPEER);
 	assert_int_equal(open_forged(trio, 20, 1), SLUICE_EPEER); /* 4 GiB longer */
 	assert_int_equal(open_forged(trio, 24, 1), SLUICE_EPEER);
@@ -198,9 +199,9 @@ FRESH(poll__entry_of_an_impossible_round__sender_is_gone_once)
 		assert_non_null(strstr(events[0].text, "invalid position"));
 		x = notify(trio, 1, 12);
 		ops->post(trio->to_0[1], &x);
-		assert_int_equal(ops->arm(trio->t[0]), 0);
-		assert_false(readable(ops->fd(trio->t[0]), 0));
-		ops->disarm(trio->t[0]);
+		assert_int_equal(ops->sleep.arm(trio->t[0]), 0);
+		assert_false(readable(ops->sleep.fd(trio->t[0]), 0));
+		ops->sleep.disarm(trio->t[0]);
 		assert_int_equal(ops->poll(trio->t[0], events, 4), 0);
 		x.remote = NULL;
 		assert_int_equal(ops->post(trio->from_0[1], &x), SLUICE_EPEER);

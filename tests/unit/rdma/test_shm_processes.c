@@ -205,12 +205,12 @@ static int stress(struct side *side)
 		if (idle < 50)
 			continue;
 		/* Room in a full ring makes no event, so this must not sleep long for it. */
-		if (!pair_ops->arm(side->t)) {
-			int woken = readable(pair_ops->fd(side->t), f.full ? 1 : DEADLINE_MS);
+		if (!pair_ops->sleep.arm(side->t)) {
+			int woken = readable(pair_ops->sleep.fd(side->t), f.full ? 1 : DEADLINE_MS);
 
 			CHECK(woken || f.full);
 		}
-		pair_ops->disarm(side->t);
+		pair_ops->sleep.disarm(side->t);
 		idle = 0;
 	}
 	CHECK(ring_reader_consumed(&f.reader) == messages);
@@ -238,9 +238,9 @@ static void sleep_for(struct side *side, uint32_t imm)
 	struct event event;
 
 	while (pair_ops->poll(side->t, &event, 1) == 0) {
-		if (!pair_ops->arm(side->t))
-			CHECK(readable(pair_ops->fd(side->t), DEADLINE_MS));
-		pair_ops->disarm(side->t);
+		if (!pair_ops->sleep.arm(side->t))
+			CHECK(readable(pair_ops->sleep.fd(side->t), DEADLINE_MS));
+		pair_ops->sleep.disarm(side->t);
 	}
 	CHECK(event.kind == EVENT_IMM && event.imm == imm);
 }

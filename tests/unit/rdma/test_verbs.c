@@ -258,10 +258,10 @@ FRESH(open__too_few_domains__refused_where_each_peer_needs_one)
 FRESH(sleep__armed__a_notify_makes_the_descriptor_readable)
 {
 	struct two x = open_two(DEPTH);
-	while (verbs_transport.arm(pair.t[1]))
+	while (verbs_transport.sleep.arm(pair.t[1]))
 		pair_poll(&pair);
 	assert_int_equal(post(0, TRANSFER_PUT_NOTIFY, x.to_inbox, x.near, 0, 8, 1), 0);
-	verbs_transport.disarm(pair.t[1]);
+	verbs_transport.sleep.disarm(pair.t[1]);
 	pair_poll_side(&pair, 1);
 	assert_int_equal(pair_count(&pair, 1, EVENT_IMM), 1);
 	assert_int_equal(fake_counts.unacked, 0);

@@ -110,7 +110,7 @@ static int card_poll(struct transport *t, struct event *events, int n)
 
 static int card_arm(struct transport *t)
 {
-	return head != tail ? 1 : shm_transport.arm(t);
+	return head != tail ? 1 : shm_transport.sleep.arm(t);
 }
 
 const struct transport_ops *const transports[] = { &self_transport, &card, NULL };
@@ -121,7 +121,7 @@ static void use_card(void)
 	card.open = card_open;
 	card.post = card_post;
 	card.poll = card_poll;
-	card.arm = card_arm;
+	card.sleep.arm = card_arm;
 	card.address = NULL;
 	card.readable = NULL;
 	card.prepare = card_prepare;
