@@ -11,7 +11,7 @@
 #include <string.h>
 
 struct agreed {
-	uint32_t *support, n; /* room for the shard's support_capacity */
+	uint32_t *support, n; /* room for support_capacity coordinates */
 	float *cells;         /* the sum of the workers' sketches; NULL without up=sketch */
 };
 
@@ -107,7 +107,7 @@ static void find_heavy(struct shard *shard)
 	const struct entries heavy = scratch_entries(shard->scratch);
 	a->n = (uint32_t)select_topk(scratch_selector(shard->scratch), estimate, shard->spans,
 				     shard->n_spans, k < at->span ? k : at->span, heavy.index);
-	shard->reduction.whole = 1; /* every element was written */
+	shard->reduction.whole = 1; /* find_heavy() has written every element */
 	reduction_clear(&shard->reduction);
 	memcpy(a->support, heavy.index, a->n * sizeof(*a->support));
 	memset(a->cells, 0, at->sketch_cells * sizeof(*a->cells));
@@ -121,7 +121,8 @@ uint32_t agreed_support(struct shard *shard, const uint32_t **index_out)
 	return shard->agreed->n;
 }
 
-/* A publication contains only coordinates of the support, unless the update changes others too. */
+/* Returns 1 if publications contain only coordinates of the support. They contain others if the
+ * update rule changes coordinates outside the support. */
 static int picks(const struct shard *shard)
 {
 	const struct phase *last = schedule_phase(shard->rules.schedule,

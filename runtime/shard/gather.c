@@ -6,7 +6,8 @@
 #include "shard/inbox.h"
 #include "shard/state.h"
 
-/* Epochs begin at 1, each drops a worker, and one is left. */
+/* Epochs begin at 1. Each new epoch drops at least one worker, and one worker always remains. So
+ * there are at most as many epochs as workers. */
 static int epoch_exists(const sluice_job *job, uint32_t epoch)
 {
 	return epoch >= 1 && epoch <= (uint32_t)job->workers;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See inbox.h. Called by the loop (shard.c), by what gathers and publishes for it, and by events.c,
- * which brings the workers' notifies. */
+ * See inbox.h. Called by the loop (shard.c), by the files that gather and publish for it, and by
+ * events.c, which delivers the workers' notifies. */
 #include "shard/inbox.h"
 #include "base/bytes.h"
 #include "base/clock.h"
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 
 struct inbox {
-	const uint8_t *slots; /* slot_depth slots in the window that the worker writes */
+	const uint8_t *slots; /* a ring in this rank's window, which the worker writes */
 	struct ring_reader ring;
 	uint64_t arrived; /* messages notified so far */
 	struct announced newest;
@@ -23,7 +23,7 @@ struct inbox {
 struct inboxes {
 	uint64_t waiting_since_ns;
 	int due;           /* number of workers with a notice_due */
-	struct inbox of[]; /* workers */
+	struct inbox of[]; /* one for each worker */
 };
 
 static struct inbox *inbox_of(const struct shard *shard, int worker)
@@ -69,7 +69,7 @@ void inboxes_restart(struct shard *shard)
 	}
 }
 
-/* ---- up -------------------------------------------------------------------- */
+/* ---- messages from the workers ---------------------------------------------- */
 
 int inbox_arrived(struct shard *shard, int worker)
 {
@@ -162,7 +162,7 @@ void inboxes_wait_since(struct shard *shard, uint64_t ns)
 	shard->inboxes->waiting_since_ns = ns;
 }
 
-/* ---- down ------------------------------------------------------------------ */
+/* ---- notices to the workers ------------------------------------------------- */
 
 void inbox_announce(struct shard *shard, int worker, struct announced newest, int notify)
 {
@@ -199,8 +199,8 @@ int inboxes_due(const struct shard *shard)
 	return shard->inboxes->due > 0;
 }
 
-/* Notifies the workers of the newest publication, by one 32-byte WRITE to each. At most one is
- * unacknowledged per worker, because the next version needs the worker's next push. */
+/* Notifies each worker of the newest publication, by one WRITE of 32 bytes. No more than one WRITE
+ * per worker is unacknowledged, because the next version needs that worker's next push. */
 int inboxes_notify(struct shard *shard)
 {
 	sluice_job *job = shard->job;

@@ -13,9 +13,10 @@
 
 struct lazy_sum {
 	float *running;
-	int refresh;        /* running lacks something */
-	uint32_t restarted; /* how many pushes of this step restart the sum: none or all */
-	uint32_t uploads[]; /* [worker]: uploads that were added so far */
+	int refresh;        /* 1: the running sum no longer equals the sum of the references */
+	uint32_t restarted; /* how many pushes of this step have restarted their references: none or
+			       all */
+	uint32_t uploads[]; /* for each worker: the number of uploads that were added */
 };
 
 static int lazy_sum_used(const struct shard *shard)
@@ -52,14 +53,15 @@ static void lazy_sum_restart(struct shard *shard)
 	memset(shard->lazy->uploads, 0, (size_t)shard->job->workers * sizeof(uint32_t));
 }
 
-/* Compares the number of uploads that a worker has made with the number that was taken. If one
- * is missing or came twice, all workers are asked to restart their references. */
+/* Compares the number of uploads that a worker has made with the number that the shard has added.
+ * If they differ, one upload was lost or came twice, and all workers are asked to restart their
+ * references. */
 static void lazy_sum_taken(struct shard *shard, int worker, const struct message *m)
 {
 	struct lazy_sum *lazy = shard->lazy;
 
 	if (m->anchor == INNOVATION_REFRESH) {
-		if (!lazy->restarted++) /* all workers do so in the same step */
+		if (!lazy->restarted++) /* all workers restart in the same step */
 			memset(lazy->running, 0, shard->at->span * sizeof(*lazy->running));
 		lazy->uploads[worker] = 1;
 		return;

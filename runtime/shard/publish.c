@@ -27,7 +27,7 @@ uint8_t *publish_reserve(struct shard *shard, struct readers readers)
 	if (readers.worker == READERS_ALL)
 		return delta_log_reserve(&shard->log, most);
 	entry = shard->log.ring + (size_t)readers.worker * most;
-	memset(entry, 0, 8); /* the magic is overwritten before any byte of the body */
+	memset(entry, 0, 8); /* clears the magic before any byte of the body changes */
 	atomic_thread_fence(memory_order_seq_cst);
 	return entry;
 }
@@ -60,7 +60,7 @@ static const char *coordinate_text(const struct shard *shard, uint32_t at, char 
 	return text;
 }
 
-/* Returns the number by which the workers know this step. */
+/* Returns the workers' number for this step. Workers also count the steps between two exchanges. */
 static unsigned long long step_of_change(const struct shard *shard)
 {
 	return (shard->version + 1) * (unsigned long long)shard->rules.recipe->period;
@@ -84,7 +84,7 @@ int publish_follow(struct shard *shard, uint32_t at, const uint32_t *index, cons
 		sparse_set(shard->copy + at, index, value, n);
 	else
 		return sparse_add_finite(shard->copy + at, index, value, n) ||
-		       /* means have no parameters to which they are added */
+		       /* workers add a mean to no parameters, so the copy may overflow */
 		       recipe_pulls_mean(shard->rules.recipe);
 	return 1;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Publishing: takes a place in the log, writes the message there, and notifies the workers. Also
- * makes the header of a delta, and snapshots. */
+ * Publishes messages: reserves space in the log, writes the message there, and notifies the
+ * workers. Also makes the headers of deltas, and snapshots. */
 #ifndef RUNTIME_PUBLISH_H
 #define RUNTIME_PUBLISH_H
 #include "model/compressor.h"
@@ -8,9 +8,9 @@
 
 struct shard;
 
-/* The readers of a publication. A publication for all is appended to the log. A publication for a
- * single worker (when=async) overwrites a publication that this worker has read. The worker waits
- * for the new publication, so this is safe. */
+/* The readers of a publication. A publication for all workers is appended to the log. A publication
+ * for a single worker (when=async) overwrites the previous publication for that worker. This is
+ * safe, because the worker has read the previous one and waits for the new one. */
 struct readers {
 	int worker;      /* READERS_ALL, or the only worker that reads the publication */
 	uint64_t before; /* the number of earlier publications for this worker alone */
@@ -30,7 +30,7 @@ const uint8_t *publish_pick(struct shard *shard, struct message *m, struct pick 
  * ends the job. Afterwards the scratch holds the values that the readers decode. */
 int publish_all_of(struct shard *shard, struct readers readers, struct message *m,
 		   const float *value);
-/* Publishes the positions of a support, for all. */
+/* Publishes the coordinates of a support to all workers. */
 void publish_support(struct shard *shard, struct message *m, const uint32_t *index);
 /* The two halves of a publication, for a caller that writes the message into the log itself:
  * publish_reserve() returns the place, and publish_commit() announces the `bytes` that were written
@@ -47,7 +47,8 @@ int publish_follow(struct shard *shard, uint32_t at, const uint32_t *index, cons
 		   uint32_t n);
 void publish_param_overflowed(const struct shard *shard);
 
-/* The number of shard 0 in random streams. The numbers of workers are below it. */
+/* Each worker and each shard has its own random streams. Numbers below this one are workers. Shard
+ * s has this number plus s. */
 enum { SHARD_NUMBERS = 1 << 23 };
 
 /* Returns a header with the fields that all publications of the shard share. */

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See reduce.h. While all messages together have few coordinates, they stay in the lists in which
- * they came. When all are there, the lists are merged and added up, and each coordinate's change is
- * added to the residual. When there are too many for that, they are added to a sum of the whole
- * shard. If few lines of the sum were touched, the change is made line by line. If there are many,
- * the selection adds the change in its own pass. */
+ * See reduce.h. While the messages of a step have few coordinates in all, they are kept as lists.
+ * When the last message has arrived, the lists are merged, the values of each coordinate are added
+ * up, and the change of that coordinate is added to the residual.
+ *
+ * If the lists would become too long, the messages are added to a sum of the whole shard instead.
+ * If they touch few lines of the sum, the change is made only for these lines. If they touch many,
+ * the selection adds the change to the residual in its own pass. */
 #include "shard/reduce.h"
 #include "base/bytes.h"
 #include "base/error.h"
@@ -11,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* AHEAD: the distance of prefetches, in lines. SPARSE: one pass over everything takes as long as
- * going line by line if one of this many lines is marked. */
+/* AHEAD: the distance of prefetches, in lines. SPARSE: if more than one line in this many is
+ * marked, one pass over all lines takes no longer than visiting the marked ones. */
 enum { LINE = VECTOR_LINE, CHUNK = 1024, WORD = 64, AHEAD = 24, SPARSE = 4 };
 static uint32_t lines_of(uint32_t span)
 {
@@ -30,7 +32,7 @@ static void unmark(struct reduction *r)
 	r->added = 0;
 }
 
-/* Lists are worthwhile only up to the number of lines that change_lines() may have. */
+/* Lists are worthwhile only up to the number of lines that change_lines() may visit. */
 static uint32_t room_of(uint32_t span)
 {
 	return lines_of(span) / SPARSE;
@@ -137,7 +139,7 @@ static uint32_t length_of(const struct reduction *r, uint32_t line)
 	return r->span - line * LINE < LINE ? r->span - line * LINE : LINE;
 }
 
-/* Does what update_apply() does, adds the result to the residual, and clears the sum. */
+/* Computes the same change as update_apply(), adds it to the residual, and clears the sum. */
 static inline void move_line(float *restrict sum, float *restrict residual, uint32_t n, float share,
 			     float by)
 {
@@ -166,7 +168,7 @@ static void change_lines(struct reduction *r, float *residual, float share, floa
 	uint32_t found[CHUNK], n;
 
 	if (!residual)
-		candidates = NULL; /* there is no residual, so there are no candidates */
+		candidates = NULL; /* without a residual there are no candidates */
 	if (candidates)
 		candidates_begin(candidates);
 
@@ -183,7 +185,7 @@ static void change_lines(struct reduction *r, float *residual, float share, floa
 				ask_for(r, residual, found[i + AHEAD]);
 			if (!residual)
 				scale_line(r->sum + at, length, share, by);
-			else if (length == LINE) /* known to the compiler */
+			else if (length == LINE) /* the compiler knows this length */
 				move_line(r->sum + at, residual + at, LINE, share, by);
 			else
 				move_line(r->sum + at, residual + at, length, share, by);
@@ -237,7 +239,8 @@ static void merge_two(const struct listing *from, uint32_t begin, uint32_t middl
 	copy_entries(to, n + middle - a, from, b, end);
 }
 
-/* Merges neighbouring lists until one is left, and returns it: it is either `at` or `spare`. */
+/* Merges neighbouring lists until one is left. Returns that list, which is either `at` or
+ * `spare`. */
 static struct listing merge_lists(struct reduction *r, struct listing at, struct listing spare)
 {
 	while (r->n_lists > 1) {
@@ -261,7 +264,7 @@ static struct listing merge_lists(struct reduction *r, struct listing at, struct
 /* Adds up the values of each coordinate, starting from zero. Returns the number of coordinates. */
 static uint32_t add_up(const struct listing *l, uint32_t count)
 {
-	uint32_t n = 0, last = UINT32_MAX; /* which is no coordinate */
+	uint32_t n = 0, last = UINT32_MAX; /* UINT32_MAX is not a coordinate */
 	float sum = 0;
 
 	for (uint32_t i = 0; i < count; i++) {
@@ -275,7 +278,8 @@ static uint32_t add_up(const struct listing *l, uint32_t count)
 	return n;
 }
 
-/* Replaces the values of the list by the new values of the residual. */
+/* Adds the change of each listed coordinate to the residual. Replaces the listed values by the new
+ * values of the residual. */
 static void change_listed(const struct listing *l, uint32_t n, float *residual, float share,
 			  float by)
 {
@@ -285,8 +289,8 @@ static void change_listed(const struct listing *l, uint32_t n, float *residual, 
 	}
 }
 
-/* Uses the memory of the sum, which is all zeros, as scratch. The lists are short compared with
- * it. */
+/* Uses the memory of the sum as scratch and sets it to zero again. All of it is zero here, and much
+ * longer than the lists. */
 static void change_lists(struct reduction *r, float *residual, float share, float by,
 			 struct candidates *candidates)
 {
@@ -334,7 +338,8 @@ void reduction_change(struct reduction *r, const struct change *c, struct pick_c
 		candidates_forget(c->candidates);
 	r->whole = 1;
 	if (c->selects && c->residual) {
-		/* One factor gives the same bits as two if one of the two is 1 or -1. */
+		/* If one of the two factors is 1 or -1, their product gives the same bits as both
+		 * in turn. */
 		int one = scales && (by == 1 || by == -1 || share == 1);
 
 		if (!one)

@@ -21,7 +21,8 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { TOGETHER_COORDINATES = 1 << 14 }; /* notices of smaller shards to one rank go together */
+/* Shards up to this size send their notices to a rank together. */
+enum { TOGETHER_COORDINATES = 1 << 14 };
 
 /* ---- gather ---------------------------------------------------------------- */
 
@@ -38,16 +39,17 @@ static const char *take_pairs(struct shard *shard, int worker, const struct mess
 	return NULL;
 }
 
-/* The functions for the payload of a phase. take: adds the content of a worker's message of an
- * up phase (the scratch's entries), and returns NULL or why it is refused. answer: called when
- * all messages of the phase before are in, to publish the result. Returns 1 if it was published. */
+/* How a shard handles the payload of a phase. take() adds the content of a worker's message, which
+ * is in the scratch's entries. It returns NULL, or why the message is refused. answer() is called
+ * when all messages of the preceding phase have arrived. It publishes the result, and returns 1 if
+ * it did. */
 static const struct payload_kind {
 	const char *(*take)(struct shard *shard, int worker, const struct message *m);
 	int (*answer)(struct shard *shard);
 } kinds[PAYLOADS];
 
-/* Takes the next worker's message out of its inbox and adds it. Returns 1 if the message was
- * there, or if it is no longer expected. */
+/* Takes the next worker's message out of its inbox and adds it. Returns 1 if the message was there,
+ * or if the worker is no longer a member of the job, so that none is expected. */
 static int take_push(struct shard *shard)
 {
 	const int worker = gather_next(shard);
@@ -59,7 +61,7 @@ static int take_push(struct shard *shard)
 		return 1;
 	}
 	if (shard->job->peers[worker].state == PEER_LOST)
-		return 0; /* about to be dropped */
+		return 0; /* it will soon be dropped from the job */
 	if (!inbox_has(shard, worker) || !shard_device_ready(shard) ||
 	    inbox_take(shard, worker, &gather_intake, INBOX_DECODE, &t))
 		return 0;
@@ -82,7 +84,8 @@ static int take_push(struct shard *shard)
 
 /* ---- pick ------------------------------------------------------------------ */
 
-/* Picks the coordinates to publish from the sum's change plus the residual of earlier steps. */
+/* Picks the coordinates to publish from the change of this step plus the residual of earlier
+ * steps. */
 static struct pick pick_down(struct shard *shard)
 {
 	const struct recipe *recipe = shard->rules.recipe;
@@ -115,8 +118,8 @@ static struct pick pick_down(struct shard *shard)
 		return compressor_pick(shard->compressor, &call);
 	if (rule.all_up)
 		return pick_all(call.vector, shard->at->span);
-	/* The pick: the coordinates that any worker selected, and those that earlier steps left in
-	 * the residual. */
+	/* The vector is nonzero at the coordinates that any worker has selected, and at those that
+	 * earlier steps left in the residual. */
 	return (struct pick){ .index = out.index,
 			      .vector = call.vector,
 			      .n = select_nonzero(call.vector, shard->at->span, out.index,
@@ -125,7 +128,7 @@ static struct pick pick_down(struct shard *shard)
 
 /* ---- publish --------------------------------------------------------------- */
 
-/* Publishes the support that the workers asked for, or that their sketches show. */
+/* Publishes the support that the leader has selected, or that the sketches show. */
 static int answer_support(struct shard *shard)
 {
 	const uint32_t *index;
@@ -171,9 +174,10 @@ static int add_to_copy(struct shard *shard, const struct message *m, const uint8
 	return publish_follow(shard, 0, index, value, n);
 }
 
-/* Publishes the change as a delta: encodes it into the log, subtracts the values that workers
- * will decode from the shard's residual, adds them to the copy with the workers' own function,
- * and announces it. Returns 0 if a value or a parameter has overflowed, which ends the job. */
+/* Publishes the change as a delta. Encodes the delta into the log, then subtracts from the residual
+ * the values that workers will decode, and adds these values to the copy with the workers' own
+ * function. Finally announces the delta. Returns 0 if a value or a parameter has overflowed, which
+ * ends the job. */
 static int answer_change(struct shard *shard)
 {
 	const int stands = rulebook_stands(shard->rules.recipe, gather_lr(shard));
@@ -211,7 +215,7 @@ static const struct payload_kind kinds[PAYLOADS] = {
 
 /* ---- the loop -------------------------------------------------------------- */
 
-/* Advances a step that needs a message of every living worker; they are taken in rank order.
+/* Advances a step that needs a message from every living worker. Takes the messages in rank order.
  * Returns 1 if the step made progress. */
 static int advance_step(struct shard *shard)
 {
@@ -234,8 +238,8 @@ static int excused_from_step(const struct shard *shard, int worker)
 	return worker < gather_next(shard);
 }
 
-/* advance: gathers and publishes as far as possible, and returns 1 if there was progress. excused:
- * returns 1 if the shard does not wait for a message of this worker. */
+/* How a step is closed. advance() gathers and publishes as far as possible, and returns 1 if there
+ * was progress. excused() returns 1 if the shard does not wait for a message of this worker. */
 static const struct closing {
 	int (*advance)(struct shard *shard);
 	int (*excused)(const struct shard *shard, int worker);
@@ -249,9 +253,10 @@ static const struct closing *shard_closing(const struct shard *shard)
 	return &closings[shard->rules.schedule->phases[0].close];
 }
 
-/* Returns 1 if the shard is summed and published in about the time of a message, so that its notice
- * may wait for those of the rank's other shards. A worker needs all shards of a step. While a long
- * shard is summed, the worker reads the one before. */
+/* Returns 1 if the shard takes about as long to sum and publish as a message takes to send. The
+ * notice of such a shard waits for those of the rank's other shards, because a worker needs all
+ * shards of a step. A long shard's notice does not wait, so the worker can read that shard while
+ * this rank sums the next. */
 static int is_short(const struct shard *shard)
 {
 	const uint64_t pushed = (uint64_t)shard->job->workers * shard->at->up_capacity;
@@ -336,8 +341,8 @@ void shards_describe_waits(const sluice_model *model, char *text, size_t cap)
 	}
 }
 
-/* Logs one line per shard that has waited since the first push of its step: for which workers,
- * and how long. */
+/* Logs one line for each shard that has waited since the first push of its step. The line names the
+ * workers for which the shard waits, and how long it has waited. */
 void shards_explain(sluice_model *model, uint64_t now, int always)
 {
 	sluice_job *job = model->job;

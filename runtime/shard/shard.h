@@ -8,12 +8,12 @@
 
 struct shard;
 
-/* Gathers the messages that have arrived for this rank's shards, publishes when they are complete,
- * and sends the notices; those of short shards to one rank with one doorbell of the card. Returns 1
- * if there was progress. Never waits. */
+/* Gathers the messages that have arrived for this rank's shards, publishes when a phase is
+ * complete, and sends the notices. The notices of short shards to one rank are posted with one
+ * doorbell. Returns 1 if there was progress. Never waits. */
 int shards_advance(sluice_model *model);
-/* Returns 1 if shards_advance() has something to do, or will have without another message from a
- * worker. */
+/* Returns 1 if shards_advance() has something to do, or will have something to do even if no worker
+ * sends another message. */
 int shard_works(const struct shard *shard);
 /* The functions for the members waits, explain and describe_waits of struct job_client. */
 int shards_wait(const sluice_model *model);

@@ -16,28 +16,28 @@
 
 struct async_worker {
 	uint64_t have_version; /* the version on which its gradients are computed */
-	/* pushes that were added or refused; publications for this worker */
+	/* steps: pushes that were added or refused. answers: publications for this worker. */
 	uint64_t steps, answers;
-	uint64_t asked; /* the newest message that was answered or will be */
-	int waits;      /* the next message in the ring is a checked push */
-	int parked;     /* it does not compute */
+	uint64_t asked; /* sequence number of the newest message that needs an answer */
+	int waits;      /* 1: its next message is a checked push that waits */
+	int parked;     /* 1: it computes no gradient */
 };
 
-/* The vectors are those of kept.h. */
+/* kept.h describes the vectors. */
 struct async_shard {
 	float *anchor;
-	float *mean;    /* svrg: the mean of the full gradients at the anchor; else NULL */
-	float *leading; /* accelerated: y, which moves by steps of lr / theta; else NULL */
-	/* accelerated: sum of the parameters of all versions since the anchor; else NULL */
+	float *mean;    /* svrg: the mean of the full gradients at the anchor; otherwise NULL */
+	float *leading; /* accelerated: y, which moves by steps of lr / theta; otherwise NULL */
+	/* accelerated: sum of the parameters of all versions since the anchor; otherwise NULL */
 	double *iterates;
-	uint32_t anchors; /* before this one */
-	uint64_t taken;   /* pushes of this anchor */
+	uint32_t anchors; /* number of earlier anchors */
+	uint64_t taken;   /* pushes added since this anchor */
 	int gathering;    /* 1: the full gradients at this anchor are being collected */
-	int next_rank;    /* the full gradients of lower ranks are in the sum */
+	int next_rank;    /* the full gradients of all lower ranks are in the sum */
 	float lr;         /* rate of the last push that was added */
 	unsigned raised;
-	uint32_t *behind; /* TAU + 1 entries: [i] counts the workers that are i versions behind;
-			     scratch */
+	uint32_t *behind; /* TAU + 1 entries, scratch; behind[i] is the number of workers that are i
+			     versions behind */
 	struct async_worker of[];
 };
 
@@ -105,8 +105,8 @@ void shard_async_begin(struct shard *shard)
 
 /* ---- publishing ------------------------------------------------------------ */
 
-/* Publishes for one worker, in that worker's place in the log. The worker has read the previous
- * content, because it waits for this publication. */
+/* Publishes for one worker, in that worker's place in the log. The worker has read what was there,
+ * because it waits for this publication. */
 static void publish_for(struct shard *shard, int worker, enum message_kind kind)
 {
 	const struct shard_layout *at = shard->at;
@@ -148,8 +148,8 @@ static void publish_for_all(struct shard *shard, enum message_kind kind)
 
 /* ---- the bound ------------------------------------------------------------- */
 
-/* Returns 1 if, with the shard at `version`, the pushes of all workers under way except but_for can
- * still be added in the order of their parameters' age. */
+/* Returns 1 if a shard at `version` can still add the pushes of all workers under way except
+ * but_for, oldest parameters first, within the bound. */
 static int fits(const struct shard *shard, uint64_t version, int but_for)
 {
 	const uint64_t most = shard->rules.recipe->staleness;
@@ -172,8 +172,8 @@ static int fits(const struct shard *shard, uint64_t version, int but_for)
 	return 1;
 }
 
-/* Returns the worker with the oldest parameters among those whose push waits, and the lowest rank
- * of several. Returns -1 if none waits. */
+/* Returns the worker with the oldest parameters among those whose push waits. If several have the
+ * same age, returns the lowest rank. Returns -1 if no push waits. */
 static int oldest_waiting(const struct shard *shard)
 {
 	const struct async_worker *of = shard->async->of;
@@ -215,8 +215,8 @@ static int accept(struct shard *shard, int worker, enum message_kind kind)
 	return inbox_accept(shard, worker);
 }
 
-/* Answers a push with a delta. After the last push before an anchor the worker is parked
- * instead: the anchor is its answer, when all pushes are in. */
+/* Answers a push with a delta. The last push before an anchor gets no delta. Its worker is parked
+ * until all pushes are in, and the anchor is its answer. */
 static void answer_push(struct shard *shard, int worker)
 {
 	struct async_worker *of = &shard->async->of[worker];
@@ -226,7 +226,7 @@ static void answer_push(struct shard *shard, int worker)
 		publish_for(shard, worker, MESSAGE_DELTA);
 }
 
-/* Drops the gradient. The worker continues from the newest parameters. */
+/* Drops the push with its gradient. The worker continues from the newest parameters. */
 static void drop_push(struct shard *shard, int worker)
 {
 	struct async_worker *of = &shard->async->of[worker];
@@ -236,8 +236,8 @@ static void drop_push(struct shard *shard, int worker)
 	answer_push(shard, worker);
 }
 
-/* Handles the next message in the ring, a checked push: it waits for its turn, or is dropped
- * because it cannot be counted. */
+/* Handles the next message in the ring, which is a checked push. The push waits for its turn, or is
+ * dropped if it cannot be counted. */
 static void admit(struct shard *shard, int worker, const struct message *m)
 {
 	struct async_shard *a = shard->async;
@@ -352,7 +352,8 @@ static void count_staleness(const struct shard *shard, uint64_t behind)
 	s->staleness_most = behind > s->staleness_most ? behind : s->staleness_most;
 }
 
-/* Makes one version from one push. Returns 1 if there was a push. */
+/* Makes one version from the oldest waiting push. Returns 1 if there was a push that may be
+ * added. */
 static int step(struct shard *shard)
 {
 	int worker = oldest_waiting(shard);
@@ -370,8 +371,8 @@ static int step(struct shard *shard)
 
 /* ---- anchors --------------------------------------------------------------- */
 
-/* Full gradients are added in rank order, so that the bits do not depend on the order of
- * arrival. */
+/* Adds the full gradients in rank order, so that the bits do not depend on the order of arrival.
+ * Publishes when all are in. Returns 1 if there was progress. */
 static int gather_gradients(struct shard *shard)
 {
 	struct async_shard *a = shard->async;
@@ -396,7 +397,8 @@ static int gather_gradients(struct shard *shard)
 	return 1;
 }
 
-/* All workers have done their part of the steps: the parameters become the next anchor. */
+/* If all workers have done their part of the steps, publishes the parameters as the next anchor,
+ * and returns 1. */
 static int end_of_anchor(struct shard *shard)
 {
 	struct async_shard *a = shard->async;
@@ -416,7 +418,7 @@ static int end_of_anchor(struct shard *shard)
 	return 1;
 }
 
-/* ---- both ------------------------------------------------------------------ */
+/* ---- the loop -------------------------------------------------------------- */
 
 static int take_all_arrived(struct shard *shard)
 {

@@ -13,7 +13,7 @@ struct shard_census {
 	/* These are shared by all shards of the rank. */
 	/* up=global, at shard 0: sum of the workers' histograms of this step */
 	struct sluice_histogram *workers;
-	uint8_t *note; /* a private copy */
+	uint8_t *note; /* a copy of the note, which its sender cannot change */
 };
 
 static int shard_census_used(const struct shard *shard)
@@ -28,7 +28,7 @@ static uint64_t count_of_share(const struct shard *shard, double density, uint64
 	return constituent_count(&shard->census->down, density, n);
 }
 
-/* Adds the note that follows a push. */
+/* Reads the note that follows a push, and adds its histogram to the sum. */
 static const char *census_note_taken(struct shard *shard, uint64_t seq, const uint8_t *from,
 				     size_t room)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The shard half of a census (model/census.h), for all shards of a rank. shard_census.c owns what
- * they keep for it. */
+ * The shard half of a census (model/census.h), for all shards of a rank. shard_census.c owns the
+ * state of the census. */
 #ifndef RUNTIME_SHARD_CENSUS_H
 #define RUNTIME_SHARD_CENSUS_H
 #include "model/census.h"
@@ -16,14 +16,14 @@ uint64_t shard_census_memory(const struct recipe *recipe, uint32_t n_own);
 int shard_census_open(struct shard *shards, uint32_t n);
 void shard_census_close(struct shard *shards, uint32_t n);
 
-/* Writes the note of this step's delta to out, which is the place after the delta. Returns the
- * note's length, or 0 if there is no note. Called before the selected values leave the residual,
- * which the histogram counts. */
+/* Writes the note of this step's delta to out, directly after the delta. Returns the note's length,
+ * or 0 if there is no note. The note's histogram counts the residual, so this is called before the
+ * selected values are subtracted from it. */
 size_t census_note_delta(struct shard *shard, uint8_t *out);
 
-/* The state of a shard between two steps, for a checkpoint: census_shard_numbers() returns the
- * length of the state in numbers. census_judge_shard() returns NULL, or why a shard at this version
- * cannot have these numbers. */
+/* The state of a shard between two steps, which a checkpoint stores as an array of numbers.
+ * census_shard_numbers() returns the length of the array. census_judge_shard() returns NULL, or why
+ * a shard at this version cannot have these numbers. */
 size_t census_shard_numbers(void);
 void census_save_shard(const struct shard *shard, uint64_t *numbers);
 const char *census_judge_shard(const struct direction *down, uint64_t version,

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * A step in which every worker sends every coordinate as a float, and every coordinate is
- * published. Instead of one pass for each message, there is one pass over all messages at once, in
- * rank order at each coordinate. Called by shard.c. Its pushes and publications are the same bit
- * for bit.
+ * published. Instead of one pass for each message, the shard makes one pass over all messages. At
+ * each coordinate it adds them in rank order, so the result has the same bits as with one pass for
+ * each. Called by shard.c.
  *
- * The pass also writes the change into the next log entry, and updates copy, residual and velocity.
- * Checksums are known only when the last byte was read. If a message is wrong, it is then refused
- * by name, nothing is published, and the job ends, so the spoilt vectors are never read.
+ * The pass also writes the change into the next log entry, and updates the copy, the residual and
+ * the velocity. A message's checksum can be compared only when its last byte has been read. If a
+ * message is then found to be wrong, its sender is blamed, nothing is published, and the job ends.
+ * So nobody reads the corrupted vectors.
  *
- * This path is not used if workers may be lost (on_failure=continue): a push then counts from the
- * moment it is taken, and a wrong push does not end the job. */
+ * This path is not used if workers may be lost (on_failure=continue). In that mode a push counts as
+ * soon as it is taken, and a wrong push does not end the job. */
 #include "shard/shard_dense.h"
 #include "base/error.h"
 #include "compress/dense.h"
@@ -26,20 +27,21 @@
 /* The next message of one worker. */
 struct dense_message {
 	struct taken t;
-	const uint8_t *payload; /* in the slot; NULL: no message was summed in this way yet */
+	const uint8_t *payload; /* in the slot; NULL if this path has summed no message yet */
 	uint32_t payload_crc;   /* the checksum of the bytes read so far */
 	int nonfinite;
 };
 
 struct dense_sum {
-	/* The answer is needed at each poll, but computed only once for each version and choice. */
+	/* `takes` is the answer for this version and choice. Each poll needs it, but it is computed
+	 * only once. */
 	uint64_t version;
 	unsigned chosen;
 	int takes;
-	struct dense_message of[]; /* workers */
+	struct dense_message of[]; /* one for each worker */
 };
 
-/* Larger than any coordinate of a shard. */
+/* Used where no coordinate is bad. It is larger than any coordinate of a shard. */
 #define NONE_BAD UINT32_MAX
 
 /* Returns 1 if both directions and the state of this step allow the fast path. The workers may
@@ -84,8 +86,8 @@ static enum dense_outcome look_at_headers(struct shard *shard)
 	return DENSE_READY;
 }
 
-/* Computes one piece of the sum, from coordinate `at` on. This rank's own message is added without
- * a copy and without checks, because no other rank can write there and its values are finite. */
+/* Computes one piece of the sum, from coordinate `at` on. This rank's own message is added in place
+ * and without checks, because no other rank can write there and its values are finite. */
 static void sum_piece(struct shard *shard, uint32_t at, uint32_t n, float *sum)
 {
 	float value[DENSE_PIECE];
@@ -104,7 +106,8 @@ static void sum_piece(struct shard *shard, uint32_t at, uint32_t n, float *sum)
 	}
 }
 
-/* After the pass: returns 1 if the payload of every other rank's message matches its header. */
+/* Called after the pass. Returns 1 if the payload of every other rank's message has the checksum of
+ * its header and only finite values. Otherwise refuses the first message that does not. */
 static int all_right(struct shard *shard)
 {
 	for (int w = 0; w < shard->job->workers; w++) {
@@ -140,8 +143,8 @@ static uint32_t look_for_bad(uint32_t bad, uint32_t at, const float *change, uin
 	return bad == NONE_BAD && finite < n ? at + finite : bad;
 }
 
-/* Adds the residual of earlier sparse steps, if any, to the change, and clears it. So after the
- * first dense step the residual is zero. */
+/* Adds the residual that earlier sparse steps left, if any, to the change, and clears it. So the
+ * residual is zero after the first dense step. */
 static void with_residual(struct shard *shard, uint32_t at, float *change, uint32_t n)
 {
 	float *residual = shard_residual(shard) ? shard_residual(shard) + at : NULL;

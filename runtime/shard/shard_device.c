@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See shard_device.h. All shards of a rank share a stream, which does their work in the order of
- * the requests. A shard has a step's messages added as they come, and then requests its change
- * once. The payload arrives in pinned memory and is copied into the log when it is complete, so
- * only this rank's host writes to memory that peers read. */
+ * See shard_device.h. All shards of a rank share one stream, which does their work in the order of
+ * the requests. A shard requests the addition of each message as it comes. When all are in, it
+ * requests the change once. The GPU writes the delta's payload to pinned memory. When the payload
+ * is complete, the host copies it into the log, so only this rank's host writes to memory that
+ * peers read. */
 #include "shard/shard_device.h"
 #include "base/clock.h"
 #include "base/device.h"
@@ -27,20 +28,20 @@
 enum { LISTS_ENOUGH = 1 << 20 /* entries of 8 bytes */ };
 
 enum shard_at {
-	SHARD_STALE,   /* the host's residual and velocity are newer */
-	SHARD_GATHERS, /* messages are added as they come */
-	SHARD_ASKED    /* the change is being made */
+	SHARD_STALE,   /* the host's residual and velocity are newer than the GPU's */
+	SHARD_GATHERS, /* the GPU adds messages as they come */
+	SHARD_ASKED    /* the GPU makes the change */
 };
 
 struct device_shard {
 	struct device_half half; /* its stream serves all shards of the rank */
 	struct memory sum;
 	struct memory params;           /* the parameters, if the update rule reads them */
-	struct memory payload, landing; /* payload of a delta, on the GPU and in pinned memory */
+	struct memory payload, landing; /* a delta's payload, and its copy in pinned memory */
 	enum shard_at at;
 	int full;            /* the GPU has yet to read lists that the next list would overwrite */
-	uint32_t longest;    /* of a list */
-	int away;            /* this step and the following ones are made on the host */
+	uint32_t longest;    /* most entries that a list can have */
+	int away;            /* 1: the host makes this step and the following ones */
 	struct message head; /* the header of the delta that is being made */
 	struct device_part part;
 };
@@ -71,7 +72,7 @@ static size_t vector_bytes_of(const struct shard *shard)
 }
 
 /* Returns the number of entries to reserve for the lists of messages. Unless messages are long, few
- * of a step's messages wait at the same time. */
+ * of a step's messages wait at the same time, so there is no room for all of them. */
 static size_t room_of_lists(int workers, uint32_t longest)
 {
 	const uint64_t all = ((uint64_t)workers + 1) * longest;
@@ -114,8 +115,8 @@ static int open_on_device(struct shard *shard, uint32_t longest, const struct de
 			 "opening a shard on a GPU");
 }
 
-/* Makes the GPU whose memory params is current, or else the GPU of this rank. If *entered is set,
- * pass *before to leave() afterwards. */
+/* Makes current the GPU that holds params, or the GPU of this rank if params is not on a GPU. If
+ * *entered is set, the caller must pass *before to leave() afterwards. */
 static int choose_for_shards(const void *params, const struct device_ops **ops, int *entered,
 			     int *before)
 {
@@ -189,7 +190,7 @@ static void close_on_device(struct shard *shard, uint64_t until)
 	struct device_scope scope;
 
 	shard_enter(d, &scope);
-	if (d->at == SHARD_ASKED) /* only after a failure of the job */
+	if (d->at == SHARD_ASKED) /* possible only after the job has failed */
 		half_abandon(&d->half, until);
 	progress_take(shard->job);
 	shard_becomes(shard, SHARD_STALE);
@@ -222,7 +223,7 @@ void shard_devices_close(sluice_model *model)
 		ops->stream_close(stream);
 }
 
-/* ---- what is kept -------------------------------------------------------------- */
+/* ---- the vectors on the host and on the GPU ------------------------------------ */
 
 /* Copies residual and velocity to the host, if the GPU's are newer. */
 static int fetch_one(const struct shard *shard)
@@ -318,8 +319,8 @@ static int leave_for_host(struct shard *shard)
 	return device_scope_end(&scope, bring_sum(shard));
 }
 
-/* SLUICE_MEASURE needs the whole change of a shard on the host, beginning with the next
- * publication. */
+/* SLUICE_MEASURE needs the whole change of a shard on the host, so the host makes the steps while
+ * it is on. A switch takes effect with the next publication. */
 int shard_device_takes(struct shard *shard)
 {
 	struct device_shard *d = shard->device;
@@ -390,7 +391,8 @@ int shard_device_add(struct shard *shard, const uint32_t *index, const float *va
 	return rc ? shard_fails(shard) : 0;
 }
 
-/* Returns the selection from the change of this step, as pick_down() in shard.c makes it. */
+/* Returns the arguments of the GPU's selection from the change of this step. The selection is the
+ * one that pick_down() in shard.c makes. */
 static struct device_select select_change(const struct shard *shard, const struct step_rule *rule)
 {
 	const struct recipe *recipe = shard->rules.recipe;
@@ -411,8 +413,8 @@ static struct device_select select_change(const struct shard *shard, const struc
 				       .level = rule->all_down ? 0 : recipe->down.level };
 }
 
-/* Enqueues the computation of the change from the sum. If the rule is a single factor, the
- * selection multiplies by it in its own pass. */
+/* Enqueues the computation of the change from the sum. If the update rule only multiplies by one
+ * factor, this is left to the selection, which multiplies in its own pass. */
 static int enqueue_change(const struct shard *shard, struct device_select *select)
 {
 	struct device_shard *d = shard->device;
@@ -461,8 +463,8 @@ static int ask_for_change(struct shard *shard)
 	d->head = publish_delta(shard, 0);
 	d->head.anchor = shard_hooks_mark(shard);
 	push.values = (struct device_values){ .type = (int)d->head.values.type };
-	/* A simulated job waits for the device here, because it takes a rank that waits for no
-	 * other rank as stuck. */
+	/* A simulated job waits for the device here. Otherwise it would report this rank as stuck,
+	 * because the rank waits for no other rank. */
 	if ((d->at == SHARD_STALE && take_up_kept(shard)) || enqueue_change(shard, &push.select) ||
 	    half_push(&d->half, &push, shard->job->sim_rank != NULL))
 		return -1;
@@ -470,7 +472,7 @@ static int ask_for_change(struct shard *shard)
 	return 0;
 }
 
-/* ---- what became of it ------------------------------------------------------------ */
+/* ---- the result -------------------------------------------------------------------- */
 
 /* Returns the first coordinate of the residual that is not finite, or 0 if it cannot be
  * determined. */
@@ -485,9 +487,9 @@ static uint32_t first_bad(const struct shard *shard)
 	return at < shard->at->span ? (uint32_t)at : 0;
 }
 
-/* Adds the delta to the shard's copy, as the workers add it to their parameters, and to the GPU's
- * copy if the update rule reads that. Returns 1, 0 if the job has failed, or -1 if the device
- * failed. */
+/* Adds the delta to the shard's copy with the functions that the workers use. Adds it also to the
+ * GPU's copy of the parameters, if the update rule reads parameters. Returns 1, 0 if the job has
+ * failed, or -1 if the device failed. */
 static int follow_delta(struct shard *shard, const uint8_t *entry)
 {
 	struct device_shard *d = shard->device;
@@ -511,7 +513,8 @@ static int follow_delta(struct shard *shard, const uint8_t *entry)
 	return 1;
 }
 
-/* As take_made(). */
+/* Publishes the delta whose payload has arrived in pinned memory. Returns the same as
+ * take_made(). */
 static int publish_made(struct shard *shard, const struct device_sent *sent)
 {
 	struct device_shard *d = shard->device;
@@ -535,7 +538,8 @@ static int publish_made(struct shard *shard, const struct device_sent *sent)
 	return 1;
 }
 
-/* Returns 1 if the change was published, 0 if the job has failed, -1 if the device failed. */
+/* Takes the change that the GPU has made, and publishes it. Returns 1, 0 if the job has failed, or
+ * -1 if the device failed. */
 static int take_made(struct shard *shard)
 {
 	struct device_shard *d = shard->device;

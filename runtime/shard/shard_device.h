@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Shards on a GPU (device_shards). The GPU of the shard's owner adds up a step's messages,
- * applies the update rule, selects what is published, and makes its payload. The results have
- * the same bits as on the host. Sum, residual and velocity stay on the GPU. The host checks and
+ * Shards on a GPU (device_shards). The GPU of the shard's owner adds up a step's messages, applies
+ * the update rule, selects what to publish, and encodes the payload. The results have the same bits
+ * as on the host. The sum, the residual and the velocity stay on the GPU. The host checks and
  * decodes the workers' messages, writes headers, and keeps the copy of the parameters. Called by
  * shard.c, whose loop and log these steps share. The token is held unless a comment says
  * otherwise. */
@@ -12,14 +12,14 @@
 struct shard;
 struct device_shard; /* shard.device; NULL: the shard is on the host */
 
-/* Puts all shards of this rank on the GPU whose memory params is. If params is host memory or NULL,
- * uses the GPU of the local rank. Called at open, without the token. */
+/* Puts all shards of this rank on the GPU that holds params. If params is host memory or NULL, uses
+ * the GPU of the local rank. Called at open, without the token. */
 int shard_devices_open(sluice_model *model, const void *params);
 /* Waits for the GPU for a bounded time, then closes. Called without the token. */
 void shard_devices_close(sluice_model *model);
-/* Waits for a change that is being made, then copies the GPU's vectors to the host's vectors, for
- * functions that read these. Returns 0, SLUICE_EGPU, SLUICE_ETIMEDOUT, or the job's error. Takes
- * the token itself. */
+/* Waits until no change is being made, then copies the GPU's vectors to the host's vectors.
+ * Functions that read the host's vectors call this first. Returns 0, SLUICE_EGPU, SLUICE_ETIMEDOUT,
+ * or the job's error. Takes the token itself. */
 int shard_devices_fetch(sluice_model *model);
 
 /* Called when the host's vectors are newer than the GPU's. The next step starts from the host's

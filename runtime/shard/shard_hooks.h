@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The hooks of a method in a shard's step: a row of functions that the loop (shard.c) calls without
- * knowing any method by name. It is the shard's counterpart of worker/hooks.h. Functions that are
- * NULL are skipped. Only the rows that the shard's recipe uses are asked. */
+ * The hooks of a method in a shard's step. They form a row of functions that the loop (shard.c)
+ * calls without knowing any method by name. It is the shard's counterpart of worker/hooks.h.
+ * Functions that are NULL are skipped. Only the rows that the shard's recipe uses are called. */
 #ifndef RUNTIME_SHARD_HOOKS_H
 #define RUNTIME_SHARD_HOOKS_H
 #include "model/compressor.h"
@@ -16,30 +16,30 @@ struct shard_hooks {
 	/* Called at open and after a restore, which may have changed the vectors. */
 	void (*restart)(struct shard *shard);
 
-	/* Reads the note that follows a worker's next message, which was checked but not counted
-	 * yet. At most `room` bytes may be read. Returns NULL, or why the message is refused. */
+	/* Reads the note that follows a worker's next message. The message was checked, but is not
+	 * counted yet. At most `room` bytes may be read. Returns NULL, or why the message is
+	 * refused. */
 	const char *(*note)(struct shard *shard, uint64_t seq, const uint8_t *note, size_t room);
 	/* Called when a worker's message was counted. */
 	void (*taken)(struct shard *shard, int worker, const struct message *m);
 	/* Called when all messages of the step are in the sum, before the change is made from
 	 * it. */
 	void (*summed)(struct shard *shard);
-	/* Returns how many of n coordinates are picked at this density; 0: the number that follows
-	 * from the density. */
+	/* Returns how many of n coordinates to pick at this density, or 0 for the number that
+	 * follows from the density alone. */
 	uint64_t (*count)(const struct shard *shard, double density, uint64_t n);
 	/* Picks in place of the recipe's selector. Returns 0 if the recipe's selector must pick. */
 	int (*pick)(struct shard *shard, float *vector, struct pick *out);
 	/* Returns the value of the field `anchor` in the delta's header. */
 	uint32_t (*mark)(const struct shard *shard);
-	/* Writes the bytes that follow a delta in its log entry to out, and returns their number.
-	 */
+	/* Writes to `out` what follows a delta in its log entry. Returns the number of bytes. */
 	size_t (*delta_note)(struct shard *shard, uint8_t *out);
 	/* Called when the delta is published, before the version is counted. */
 	void (*step_ends)(struct shard *shard);
 };
 
-/* Each of these functions calls the function of the same name in all rows that the recipe uses, and
- * stops at the first error or refusal. Opening makes the list of these rows. */
+/* Each of these functions calls the hook of the same name in all rows that the recipe uses, and
+ * stops at the first error or refusal. shard_hooks_open() makes the list of these rows. */
 int shard_hooks_open(struct shard *shard);
 void shard_hooks_close(struct shard *shard);
 void shard_hooks_restart(struct shard *shard);

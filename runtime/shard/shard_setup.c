@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Memory of the shard half: allocated once at open, none per step. */
+ * The memory of the shard half. All of it is allocated when the model is opened, and none during a
+ * step. */
 #include "model/compressor.h"
 #include "model/delta_log.h"
 #include "model/kept.h"
@@ -37,7 +38,7 @@ void shard_restart(struct shard *shard, uint64_t version)
 	shard->log = (struct delta_log){ .ring = home_log(shard->model.home, shard->id),
 					 .ring_bytes = at->log_bytes };
 	shard->snapshot = home_snapshot(shard->model.home, shard->id);
-	shard->reduction.whole = 1; /* whatever was added */
+	shard->reduction.whole = 1; /* so that reduction_clear() clears every coordinate */
 	reduction_clear(&shard->reduction);
 	candidates_forget(compressor_candidates(shard->compressor));
 	inboxes_restart(shard);
@@ -46,7 +47,7 @@ void shard_restart(struct shard *shard, uint64_t version)
 	shard_hooks_restart(shard);
 }
 
-/* Returns the size of the candidate list, which is 0 unless deltas are a top-k of a residual. */
+/* Returns the size of the candidate list, which is 0 unless a delta is the top k of a residual. */
 static struct candidates_size candidates_of(const struct layout *l, const struct shard_layout *at,
 					    const struct recipe *recipe)
 {
@@ -167,7 +168,7 @@ void shards_close(sluice_model *model)
 	free(model->shards);
 }
 
-/* Counts the vectors and the reduction of each own shard, and scratch for one message. */
+/* Adds up the vectors and the reduction of each shard of this rank, and scratch for one message. */
 uint64_t shards_memory(const struct layout *l, const struct recipe *recipe, int rank)
 {
 	uint64_t bytes;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The half of a model that sums and publishes: the state of a shard. It meets workers only in
- * messages. */
+ * The state of a shard. Shards are the half of a model that sums and publishes. They communicate
+ * with workers only by messages. */
 #ifndef RUNTIME_SHARD_STATE_H
 #define RUNTIME_SHARD_STATE_H
 #include "job/state.h"
@@ -17,10 +17,10 @@ enum { SHARD_HOOKS = 4 }; /* rows in shard_hooks.c */
 struct gathered {
 	int next_rank;    /* the messages of all lower ranks have been taken in this phase */
 	uint32_t counted; /* messages in the sum: the divisor */
-	int lr_rank;      /* the worker of the first message in the sum, and its rate */
+	int lr_rank; /* the worker whose message was first in the sum; lr is its learning rate */
 	float lr;
 	unsigned raised;
-	unsigned chosen_next; /* the choice of the messages for the next step (gather_count) */
+	unsigned chosen_next; /* for the next step, from the messages (gather_count()) */
 };
 
 struct shard {
@@ -31,11 +31,11 @@ struct shard {
 	uint32_t id;
 	struct span *spans, whole;
 	size_t n_spans;
-	struct scratch *scratch;       /* scratch memory of all shards of the rank */
-	struct compressor *compressor; /* the compressor of the shard's changes */
+	struct scratch *scratch;       /* shared by all shards of the rank */
+	struct compressor *compressor; /* selects and encodes the shard's changes */
 	struct vectors kept;
-	/* Some of the kept vectors: the parameters that all workers hold, and the running averages
-	 * of the update rule. */
+	/* These point into `kept`. The copy holds the parameters that all workers have. The
+	 * averages are those of the update rule. */
 	float *copy;
 	struct averages averages;
 	uint64_t version;   /* steps completed */
@@ -58,10 +58,10 @@ struct shard {
 	struct async_shard *async;
 	struct shard_census *census;
 	struct dense_sum *dense;     /* never NULL, because any recipe may send all coordinates */
-	struct device_shard *device; /* NULL: all steps are made on the host */
+	struct device_shard *device; /* NULL: the host makes all steps */
 };
 
-/* Returns the residual, which holds everything that was not published yet. NULL if the recipe keeps
+/* Returns the residual, which holds all that was not published yet, or NULL if the recipe keeps
  * none. */
 static inline float *shard_residual(const struct shard *shard)
 {
