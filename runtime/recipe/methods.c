@@ -116,6 +116,21 @@ const struct method methods[] = {
 	{ "randk", "Stich, Cordonnier, Jaggi, Sparsified SGD with Memory, NeurIPS 2018",
 	  "up=randk(0.01) down=all memory=residual(inside) dense=none update=sgd",
 	  "k values up and k pairs down, no positions up; worker +1 vector" },
+	{ "adamw",
+	  "Loshchilov, Hutter, Decoupled Weight Decay Regularization, ICLR 2019, in the program",
+	  "up=topk(0.06),twomeans down=topk(0.06),twomeans memory=residual update=none clip=1 "
+	  "dense=none coding=small",
+	  "0.06 d positions and 2-bit values up and down; worker +1 vector, shard +1" },
+	{ "sgdm", "SGD with or without momentum, in the program",
+	  "up=topk(0.06),twomeans down=topk(0.06),twomeans memory=residual update=none dense=none "
+	  "coding=small",
+	  "as adamw" },
+	{ "muon",
+	  "Jordan et al., Muon: An optimizer for hidden layers in neural networks, 2024, in the "
+	  "program",
+	  "up=topk(0.06),twomeans down=topk(0.06),twomeans memory=residual update=none dense=none "
+	  "coding=small",
+	  "as adamw" },
 	{ "shard-adamw",
 	  "Loshchilov, Hutter, Decoupled Weight Decay Regularization, ICLR 2019, at the shards",
 	  "up=topk(0.04),uniform(4) down=topk(0.04),uniform(4) memory=residual(outside) "

@@ -16,6 +16,18 @@ TEST(methods__each__is_a_recipe_and_is_found_by_its_name)
 	assert_null(method_find("scale"));
 }
 
+TEST(recipe_parse__adamw_as_a_method_and_as_an_update__are_two_words)
+{
+	struct recipe r;
+
+	assert_int_equal(recipe_parse("adamw", &r), 0);
+	assert_int_equal(r.update, UPDATE_NONE);
+	assert_int_equal(recipe_parse("adamw clip=none update=adamw(0.2,0.99,1e-8,0.1)", &r), 0);
+	assert_int_equal(r.update, UPDATE_ADAMW);
+	assert_true(r.clip == 0);
+	assert_int_equal(recipe_parse("adamw sgdm", &r), SLUICE_EINVAL);
+}
+
 TEST(recipe_parse__what_theory_forbids__is_refused_with_the_reason)
 {
 	struct recipe r;
