@@ -19,6 +19,7 @@ python_torch = \
 	python/sluice/torch/_flat.py \
 	python/sluice/torch/_fsdp.py \
 	python/sluice/torch/_group.py \
+	python/sluice/torch/_named.py \
 	python/sluice/torch/_optimizer.py \
 	python/sluice/torch/_watch.py
 python_examples = \
@@ -37,7 +38,7 @@ python_examples = \
 	python/examples/hsdp.sbatch
 EXTRA_DIST += $(python_package) $(python_torch) python/pyproject.toml $(python_examples) \
 	python/tests/abi.py python/tests/ranks.py python/tests/run.sh python/tests/test_sluice.py \
-	python/tests/test_torch.py
+	python/tests/test_named.py python/tests/test_torch.py
 
 if WITH_PYTHON
 sluicepythondir = $(pythondir)/sluice

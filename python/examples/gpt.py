@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""A small GPT that learns the characters of a text, with AdamW and without DistributedDataParallel.
+"""A small GPT that learns the characters of a text, with AdamW.
 
-Every rank gets the mean of the compressed gradients, with which AdamW makes its step.
+Every rank gets the mean of the compressed gradients, with which AdamW makes its step. With --ddp the gradients come
+from DistributedDataParallel, else from sluice.torch.Optimizer.
 """
 import argparse
 import gzip
@@ -14,6 +15,7 @@ import sluice.torch
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy, gelu, softmax
+from torch.nn.parallel import DistributedDataParallel
 
 
 class Block(nn.Module):
@@ -61,7 +63,10 @@ def loss_of(model, x, y):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("text", help="a text file, which may be compressed by gzip")
-    parser.add_argument("--recipe", default="up=topk(0.01) down=topk(0.05)")
+    parser.add_argument("--recipe", help="default: the recipe for AdamW")
+    parser.add_argument("--ddp", action="store_true", help="use DistributedDataParallel and compress()")
+    parser.add_argument("--betas", type=float, nargs=2, default=(0.9, 0.999), help="of AdamW")
+    parser.add_argument("--adapt", action="store_true", help="let Sluice change the betas")
     parser.add_argument("--steps", type=int, default=500)
     parser.add_argument("--batch", type=int, default=8, help="rows of a rank in a step")
     parser.add_argument("--length", type=int, default=64, help="characters of a row")
@@ -75,6 +80,8 @@ def main():
     parser.add_argument("--checkpoint", help="a directory to resume from and to save in, with a file for each rank")
     args = parser.parse_args()
 
+    if args.ddp:
+        sluice.torch.process_group()
     job = sluice.torch.default_job()
     with (gzip.open if args.text.endswith(".gz") else open)(args.text, "rb") as file:
         data = torch.frombuffer(bytearray(file.read()), dtype=torch.uint8).long()
@@ -84,23 +91,30 @@ def main():
 
     torch.manual_seed(args.seed)
     model = GPT(len(symbols), args.width, args.layers, args.heads, args.length)
-    optimizer = sluice.torch.Optimizer(model, args.recipe,
-                                       inner=torch.optim.AdamW(model.parameters(), lr=args.lr))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr, betas=args.betas)
+    if args.ddp:
+        trained = DistributedDataParallel(model)
+        state = sluice.torch.compress(trained, args.recipe, optimizer=optimizer, adapt=args.adapt)
+    else:
+        trained = model
+        state = optimizer = sluice.torch.Optimizer(model, args.recipe, inner=optimizer, adapt=args.adapt)
     begin = 0
     saved = os.path.join(args.checkpoint or "", f"rank{job.rank}.pt")
     if args.checkpoint and os.path.exists(saved):
-        state = torch.load(saved)
-        model.load_state_dict(state["model"])
-        optimizer.load_state_dict(state["optimizer"])
-        begin = optimizer.model.step
+        parts = torch.load(saved)
+        model.load_state_dict(parts["model"])
+        optimizer.load_state_dict(parts["optimizer"])
+        if args.ddp:
+            state.load_state_dict(parts["compression"])
+        begin = state.model.step
     if job.rank == 0:
-        print(f"{optimizer.layout.count} parameters, {job.workers} workers, from step {begin}", flush=True)
+        print(f"{state.layout.count} parameters, {job.workers} workers, from step {begin}", flush=True)
 
     began = time.perf_counter()
     for step in range(begin, args.steps):
         generator = torch.Generator().manual_seed((args.seed * 1000003 + step) * 4096 + job.rank)
         optimizer.zero_grad()
-        loss_of(model, *batch(train, args.batch, args.length, generator)).backward()
+        loss_of(trained, *batch(train, args.batch, args.length, generator)).backward()
         optimizer.step()
         if (step + 1) % args.report == 0 or step + 1 == args.steps:
             generator = torch.Generator().manual_seed(job.rank)
@@ -116,8 +130,11 @@ def main():
                         print(json.dumps({"step": step + 1, "validation_loss": loss}), file=file)
     if args.checkpoint:
         os.makedirs(args.checkpoint, exist_ok=True)
-        torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, saved)
-    totals, digest = optimizer.totals(), optimizer.verify()
+        parts = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+        if args.ddp:
+            parts["compression"] = state.state_dict()
+        torch.save(parts, saved)
+    totals, digest = state.totals(), state.verify()
     if job.rank == 0:
         print(f"final pushed={totals['pushed_bytes']} pulled={totals['pulled_bytes']} "
               f"dense={totals['dense_bytes']} digest={digest:016x}")

@@ -17,23 +17,11 @@ from ..job import Job
 from ..recipe import Recipe
 from ._flat import TYPES, Layout, load_state, saved_state, verify, with_update_none
 from ._group import default_job
+from ._named import Betas, chosen, optimizers_of
 from ._watch import Watch, after_backward, before_steps
 
 _Segments = List[Tuple[int, int, int]]  # of a bucket: offset in it, begin in the flat vector, count
 _Waiting = List[Tuple[Any, torch.Tensor, _Segments]]  # a future, its bucket, and the bucket's ranges
-
-
-def has_momentum(optimizer: Any) -> bool:
-    """Returns whether a torch optimizer keeps a running mean of gradients."""
-    return any(group.get("momentum") or "betas" in group for group in optimizer.param_groups)
-
-
-def warn_of_two_momenta(recipe: Recipe, optimizer: Any) -> None:
-    """recipe: the recipe of an open model, in which the names of methods are spelled out."""
-    if "momentum" in (recipe.get("signal") or "") and has_momentum(optimizer):
-        warnings.warn(f"the recipe says signal={recipe.get('signal')} and {type(optimizer).__name__} also "
-                      "has momentum: steps are amplified twice. Use one of them: signal=momentum(0.9) with "
-                      "SGD without momentum, or an optimizer with momentum and no signal=", stacklevel=3)
 
 
 def has_signal_momentum(recipe: Recipe) -> bool:
@@ -67,7 +55,7 @@ class Compression:
     """The result of sluice.torch.compress(): the model of the job, and the state of the hook."""
 
     def __init__(self, ddp: Any, recipe: Union[str, Recipe, None], job: Optional[Job], scaler: Any,
-                 optimizer: Any, clip: Optional[float], options: Dict[str, Any]) -> None:
+                 optimizer: Any, adapt: bool, clip: Optional[float], options: Dict[str, Any]) -> None:
         self.job = default_job() if job is None else job
         if not self.job.is_worker:
             raise InvalidError(f"rank {self.job.rank} is a dedicated server: it has no gradients, and "
@@ -80,7 +68,9 @@ class Compression:
         self.layout = Layout((n, p) for n, p in reversed(self._named) if p.requires_grad)
         self._check_dense(ddp)
         self._scaler = scaler
-        wanted = with_update_none(recipe, "sluice.torch.compress", clip)
+        optimizers = optimizers_of(optimizer, adapt, "sluice.torch.compress")
+        wanted = with_update_none(chosen(recipe, optimizers, self.job, "sluice.torch.compress"), "sluice.torch.compress",
+                                  clip)
         types = {p.dtype for p in self.layout.parameters}
         self._dtype = min(types, key=str) if len(types) == 1 else torch.float32
         device = self.layout.parameters[0].device
@@ -95,8 +85,7 @@ class Compression:
         self.model = self.job.open(start, wanted, tensors=self.layout.tensors(),
                                    grad_type=TYPES[self._dtype], **options)
         self.layout.scatter(start)  # those of rank 0
-        if optimizer is not None:
-            warn_of_two_momenta(self.model.recipe, optimizer)
+        self._betas = Betas(self.model.recipe, optimizers, adapt, self.job, "sluice.torch.compress")
         plan = wanted.plan_items(self.layout.count, self.job.workers,
                                  steps_per_epoch=options.get("steps_per_epoch", 0))
         # Whether buckets are pushed one by one: only if they have one type, and if the recipe does not need
@@ -191,6 +180,7 @@ class Compression:
         if bucket.index() == 0:
             self._waiting.clear()  # of a backward that an exception ended
             self.layout.check_known(self._named)
+            self._betas.check()
         buffer, segments = bucket.buffer(), self._segments_of(bucket)
         future: Any = torch.futures.Future()
         self._waiting.append((future, buffer, segments))
@@ -375,13 +365,13 @@ def _is_open(slot: Optional[_Slot]) -> bool:
 
 
 def compress(ddp: Any, recipe: Union[str, Recipe, None] = None, *, job: Optional[Job] = None,
-             scaler: Any = None, optimizer: Any = None, clip: Optional[float] = None, shards: int = 0,
-             steps_per_epoch: int = 0, memory_bytes: int = 0, uneven: bool = False) -> Compression:
+             scaler: Any = None, optimizer: Any = None, adapt: bool = False, clip: Optional[float] = None,
+             shards: int = 0, steps_per_epoch: int = 0, memory_bytes: int = 0, uneven: bool = False) -> Compression:
     """Lets a DistributedDataParallel model exchange its gradients through Sluice.
 
         sluice.torch.process_group()
         model = DistributedDataParallel(model)
-        sluice.torch.compress(model, "up=topk(0.01) down=topk(0.05)")
+        sluice.torch.compress(model, optimizer=optimizer)
 
     Collective over the workers. Every rank gets the parameters of rank 0. Afterwards each ``p.grad`` is the
     mean over the workers as the recipe sends it, with the same bits on all workers. A model has one
@@ -392,12 +382,15 @@ def compress(ddp: Any, recipe: Union[str, Recipe, None] = None, *, job: Optional
     them was not finite. Afterwards ``skipped`` of the returned object is True, and the program must leave out
     the optimizer's step; a GradScaler does so automatically.
 
-    recipe: see sluice_recipe(7); None takes SLUICE_RECIPE, else the default. update=none is added,
-        because the optimizer is torch's.
+    recipe: see sluice_recipe(7); None takes SLUICE_RECIPE, else the recipe that suits optimizer, else the default.
+        update=none is added, because the optimizer is torch's.
     job: None takes sluice.torch.default_job().
     scaler: the GradScaler of mixed precision. Gradients are pushed without its scale, and if those of
         a rank are not finite, the step is skipped on all ranks before anything is pushed.
-    optimizer: if given, there is a warning if recipe and optimizer both have momentum.
+    optimizer: the optimizer of the model, or a list of several. Without a recipe, its class selects adamw, sgdm or muon
+        of sluice_recipe(7). There is one warning if recipe and optimizer both have momentum, or if the betas of Adam do
+        not suit the recipe.
+    adapt: sets the betas of Adam and AdamW to (0.2, 0.99) if the recipe selects coordinates, and logs it on rank 0.
     clip: the limit of each rank's gradient norm, as clip= in the recipe. With signal=momentum use it in place
         of clip_grad_norm_(). If a script then makes the mean smaller, there is one warning (torch 2.0 or
         later).
@@ -410,7 +403,7 @@ def compress(ddp: Any, recipe: Union[str, Recipe, None] = None, *, job: Optional
     if _is_open(getattr(ddp, "_sluice", None)):
         raise InvalidError("sluice.torch.compress: this model is already compressed: call close() of the first result "
                            "on all ranks after the same step, before you call compress() again")
-    state = Compression(ddp, recipe, job, scaler, optimizer, clip,
+    state = Compression(ddp, recipe, job, scaler, optimizer, adapt, clip,
                         {"shards": shards, "steps_per_epoch": steps_per_epoch,
                          "memory_bytes": memory_bytes, "uneven": uneven})
     try:

@@ -15,9 +15,10 @@ import torch
 from ..errors import InvalidError
 from ..job import Job
 from ..recipe import Recipe
-from ._ddp import has_signal_momentum, warn_of_clipped_mean, warn_of_two_momenta
+from ._ddp import has_signal_momentum, warn_of_clipped_mean
 from ._flat import TYPES, Layout, load_state, saved_state, verify, with_clip, with_update_none
 from ._group import broadcast, default_job
+from ._named import Betas, chosen, optimizers_of
 from ._watch import Watch, after_backward
 
 
@@ -80,12 +81,13 @@ class Optimizer(torch.optim.Optimizer):
         Without inner also groups, ``{"params": ..., "lr": ..., "weight_decay": ...}``; a group without
         weight_decay has the recipe's decay=, or that of update=adamw. Not all recipes can have groups, see rules in
         sluice_model_open(3).
-    recipe: see sluice_recipe(7); None takes SLUICE_RECIPE, else the default. Without inner the shards make the
-        step that update= names.
+    recipe: see sluice_recipe(7); None takes SLUICE_RECIPE, else the recipe that suits inner, as for compress(), else
+        the default. Without inner the shards make the step that update= names.
     lr: the learning rate of the shards. A scheduler may change ``param_groups[0]["lr"]``, or the rates of
         all groups by one factor. A step with rate 0 changes no parameter.
     inner: an optimizer over the same parameters and no others. It makes its step with the mean gradient, and
         update=none is added to the recipe. Its ``param_groups`` are those of this optimizer.
+    adapt: as for compress(), for the betas of inner.
     job: None takes sluice.torch.default_job().
     clip: the limit of each rank's gradient norm, as clip= in the recipe.
     uneven: ranks may have unequal numbers of steps; see join().
@@ -100,7 +102,7 @@ class Optimizer(torch.optim.Optimizer):
 
     def __init__(self, params: Union[torch.nn.Module, Iterable[Any]],
                  recipe: Union[str, Recipe, None] = None, *, lr: Optional[float] = None,
-                 inner: Optional[torch.optim.Optimizer] = None, job: Optional[Job] = None,
+                 inner: Optional[torch.optim.Optimizer] = None, adapt: bool = False, job: Optional[Job] = None,
                  clip: Optional[float] = None, shards: int = 0, steps_per_epoch: int = 0,
                  memory_bytes: int = 0, uneven: bool = False) -> None:
         self.job = default_job() if job is None else job
@@ -114,6 +116,9 @@ class Optimizer(torch.optim.Optimizer):
             raise InvalidError(f"sluice.torch.Optimizer: lr={lr}, must be finite and >= 0")
         if inner is not None:
             _check_inner(inner)
+        elif adapt:
+            raise InvalidError("sluice.torch.Optimizer: adapt=True changes the betas of inner=, but here the shards step: "
+                               "write betas in the recipe, as in update=adamw(0.2,0.99,1e-8,0.1)")
         groups = _groups(params)
         if inner is not None and any(own for _, own in groups):
             raise InvalidError("sluice.torch.Optimizer: with inner= its groups have lr and weight_decay: give here "
@@ -133,7 +138,9 @@ class Optimizer(torch.optim.Optimizer):
             recipe = with_clip(recipe, clip, "sluice.torch.Optimizer")
         rules = None if inner is not None else self._rules(recipe, lr, steps_per_epoch)
         if inner is not None:
-            recipe = with_update_none(recipe, "sluice.torch.Optimizer with inner=", clip)
+            optimizers = optimizers_of(inner, adapt, "sluice.torch.Optimizer")
+            recipe = with_update_none(chosen(recipe, optimizers, self.job, "sluice.torch.Optimizer"),
+                                      "sluice.torch.Optimizer with inner=", clip)
             known = {id(p) for group in inner.param_groups for p in group["params"]}
             for name, p in zip(self.layout.names, parameters):
                 if id(p) not in known:
@@ -171,7 +178,7 @@ class Optimizer(torch.optim.Optimizer):
                     p.data = self.layout.view(self._flat, i)
         else:
             self.layout.scatter(self._flat)  # those of rank 0
-            warn_of_two_momenta(self.model.recipe, inner)
+            self._betas = Betas(self.model.recipe, optimizers, adapt, self.job, "sluice.torch.Optimizer")
             if dtype == torch.float32:
                 self._flat = self._grad  # the mean takes the gradient's place
         for _, p in self._everything():
@@ -329,6 +336,7 @@ class Optimizer(torch.optim.Optimizer):
     def _exchange(self) -> bool:
         """Computes the mean of the gradients over the workers. Returns False if the ranks agree to skip the
         step."""
+        self._betas.check()
         self._check_own()
         self._collect()
         if self._overflowed():

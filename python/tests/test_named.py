@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The recipes that torch optimizers select, and their betas, in jobs of two ranks; run by torch.sh."""
+import logging
+import os
+import unittest
+import warnings
+
+import torch
+from torch import nn
+
+import ranks
+import sluice
+import sluice.torch
+from test_torch import DENSE, RANKS, SPARSE, join, network, refused, rows, sgd, step_of, wrapped
+
+
+class Heard(logging.Handler):
+    """The lines that the package logs, and the warnings, while it is entered."""
+
+    def __enter__(self):
+        self.lines = []
+        logging.getLogger("sluice").addHandler(self)
+        self._caught = warnings.catch_warnings(record=True)
+        self._warned = self._caught.__enter__()
+        warnings.simplefilter("always")
+        return self
+
+    def __exit__(self, *_):
+        self._caught.__exit__(None, None, None)
+        logging.getLogger("sluice").removeHandler(self)
+
+    def emit(self, record):
+        self.lines.append(record.getMessage())
+
+    def warned(self, words):
+        return sum(words in str(w.message) for w in self._warned)
+
+
+class Muon(torch.optim.SGD):
+    """An optimizer of that name; what it computes does not matter here."""
+
+
+class OfTheProgram(torch.optim.AdamW):
+    """A class that a program derived from one of torch."""
+
+
+def adamw(model, betas=(0.9, 0.999), kind=torch.optim.AdamW):
+    return kind(model.parameters(), lr=1e-2, betas=betas)
+
+
+def betas_of(optimizer):
+    return [tuple(group["betas"]) for group in optimizer.param_groups]
+
+
+def selects(job):
+    """The class of the optimizer selects the recipe, unless there is one already."""
+    def recipe_of(optimizer_of, recipe=None, **options):
+        model = network()
+        state = wrapped(job, model, recipe, optimizer=optimizer_of and optimizer_of(model), **options)[1]
+        found = state.model.recipe
+        state.close()
+        return found
+
+    def muon(model):
+        return Muon(model.parameters(), lr=0.1)
+
+    named = {name: recipe_of(None, name) for name in ("adamw", "sgdm", "muon")}
+    assert named["adamw"].get("up") == named["adamw"].get("down") == "topk(0.06),twomeans", named["adamw"]
+    assert named["adamw"].get("clip") == "1" and named["sgdm"].get("clip") == "none"
+    suitable = (0.2, 0.99)
+    for make, name in ((lambda m: adamw(m, suitable), "adamw"), (lambda m: adamw(m, suitable, torch.optim.Adam), "adamw"),
+                       (lambda m: adamw(m, suitable, OfTheProgram), "adamw"), (sgd, "sgdm"), (muon, "muon"),
+                       (lambda m: [muon(m), adamw(m, suitable)], "muon"), (lambda m: (sgd(m), sgd(m)), "sgdm")):
+        assert recipe_of(make) == named[name], (name, recipe_of(make))
+    assert recipe_of(adamw, DENSE).get("up") == "all,f32"
+    assert recipe_of(lambda m: adamw(m, suitable), clip=0.5).get("clip") == "0.5"
+    os.environ["SLUICE_RECIPE"] = SPARSE
+    try:
+        assert recipe_of(sgd).get("up") == "topk(0.1),f32"
+    finally:
+        del os.environ["SLUICE_RECIPE"]
+    model = network()
+    optimizer = sluice.torch.Optimizer(model, inner=sgd(model), job=job)
+    assert optimizer.model.recipe == named["sgdm"]
+    optimizer.close()
+
+
+def says_what_it_selects(job):
+    model = network()
+    os.environ["SLUICE_ADVICE"] = "yes"
+    try:
+        with Heard() as heard:
+            wrapped(job, model, None, optimizer=sgd(model))[1].close()
+    finally:
+        os.environ["SLUICE_ADVICE"] = "no"
+    said = [line for line in heard.lines if "no recipe was given, so SGD selects the recipe sgdm" in line]
+    assert len(said) == (job.rank == 0), heard.lines
+
+
+def trained(job, recipe, betas, **options):
+    """The digest after a few steps, and what was said."""
+    model = network()
+    optimizer = adamw(model, betas)
+    with Heard() as heard:
+        ddp, state = wrapped(job, model, recipe, optimizer=optimizer, **options)
+        for step in range(5):
+            step_of(ddp, optimizer, rows(step, job.rank))
+    digest = state.verify()
+    state.close()
+    return digest, heard, optimizer
+
+
+def adapts(job):
+    """adapt=True trains like an optimizer that had these betas from the beginning."""
+    first = job.rank == 0
+    digest, heard, optimizer = trained(job, None, (0.9, 0.999), adapt=True)
+    assert betas_of(optimizer) == [(0.2, 0.99)] and optimizer.defaults["betas"] == (0.2, 0.99)
+    assert heard.lines.count("sluice.torch.compress: adapt=True changed the betas of AdamW from (0.9, 0.999) to "
+                             "(0.2, 0.99)") == first, heard.lines
+    assert not heard.warned("betas"), heard.lines
+    by_hand, heard, _ = trained(job, "adamw", (0.2, 0.99))
+    assert by_hand == digest and not heard.lines and not heard.warned("betas")
+
+    unchanged, heard, optimizer = trained(job, None, (0.9, 0.999))
+    assert unchanged != digest and betas_of(optimizer) == [(0.9, 0.999)]
+    assert heard.warned("AdamW has betas=(0.9, 0.999)") == first
+    assert heard.warned("so beta1 above 0.5 costs accuracy. Write AdamW(..., betas=(0.2, 0.99)), or pass adapt=True to "
+                        "sluice.torch.compress()") == first
+    for betas, words in (((0.2, 0.9), "beta2 below 0.95"), ((0.5, 0.95), None), ((0.0, 0.999), None)):
+        heard = trained(job, SPARSE, betas)[1]
+        assert heard.warned("costs accuracy") == (first and words is not None), betas
+        assert not words or heard.warned(words) == first
+
+    # Nothing waits in a residual here, so the usual betas are right.
+    for recipe in (DENSE, "up=random(0.5) down=all"):
+        digest, heard, optimizer = trained(job, recipe, (0.9, 0.999), adapt=True)
+        assert betas_of(optimizer) == [(0.9, 0.999)] and not heard.warned("betas")
+        assert sum("adapt=True leaves AdamW as it is: the recipe lets no" in line for line in heard.lines) == first
+    model = network()
+    with Heard() as heard:
+        wrapped(job, model, None, optimizer=sgd(model), adapt=True)[1].close()
+    assert sum("adapt=True leaves SGD as it is: it has no betas" in line for line in heard.lines) == first, heard.lines
+
+
+def adapts_groups(job):
+    """All groups change, also one that is added later, with several optimizers and with Optimizer(inner=)."""
+    model = network()
+    parts = [{"params": model[0].parameters()}, {"params": model[2].parameters(), "betas": (0.8, 0.95)}]
+    one, other = torch.optim.AdamW(parts), Muon(model[4].parameters(), lr=0.1)
+    state = wrapped(job, model, None, optimizer=[other, one], adapt=True)[1]
+    assert betas_of(one) == [(0.2, 0.99)] * 2
+    one.add_param_group({"params": [nn.Parameter(torch.ones(1))]})
+    assert betas_of(one) == [(0.2, 0.99)] * 3
+    state.close()
+    model = network()
+    optimizer = sluice.torch.Optimizer(model, inner=adamw(model), adapt=True, job=job)
+    assert betas_of(optimizer) == betas_of(optimizer.inner) == [(0.2, 0.99)]
+    optimizer.close()
+
+
+def scheduler_changes_beta1(job):
+    """OneCycleLR puts beta1 back in each step: one warning."""
+    for inner in (False, True):
+        model = network()
+        optimizer = adamw(model)
+        if inner:
+            trains, state = model, sluice.torch.Optimizer(model, inner=optimizer, adapt=True, job=job)
+        else:
+            trains, state = wrapped(job, model, None, optimizer=optimizer, adapt=True)
+        steps = state if inner else optimizer
+        schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1e-2, total_steps=10)
+        with Heard() as heard:
+            for step in range(3):
+                step_of(trains, steps, rows(step, job.rank))
+                schedule.step()
+        assert heard.warned("AdamW now has betas=(0.95, 0.99)") == (job.rank == 0)
+        assert heard.warned("cycle_momentum=False") == (job.rank == 0)
+        state.close()
+
+
+def two_momenta(job):
+    for betas, expected in (((0.9, 0.999), True), ((0.2, 0.99), True), ((0.0, 0.99), False)):
+        model = network()
+        with Heard() as heard:
+            wrapped(job, model, SPARSE + " signal=momentum(0.9)", optimizer=adamw(model, betas))[1].close()
+        assert heard.warned(f"AdamW also has momentum (beta1={betas[0]:g}): steps are amplified twice") == expected
+        assert not heard.warned("costs accuracy")
+    model = network()
+    with Heard() as heard:
+        wrapped(job, model, SPARSE + " signal=momentum(0.9)", optimizer=sgd(model))[1].close()
+    assert heard.warned("SGD also has momentum (momentum=0.9)") == 1
+
+
+def refuses(job):
+    model = network()
+
+    def compress(recipe=None, **options):
+        return wrapped(job, model, recipe, **options)
+
+    def adagrad():
+        return torch.optim.Adagrad(model.parameters())
+
+    refused(lambda: compress(optimizer=adagrad()), "no recipe was given, and Sluice knows none for Adagrad: pass \"adamw\"")
+    refused(lambda: compress("adamw", optimizer=adagrad(), adapt=True), "and Adagrad is neither: leave it out")
+    refused(lambda: compress(adapt=True), "pass optimizer= too")
+    refused(lambda: compress("adamw", optimizer="adamw"), "optimizer=str, must be a torch optimizer")
+    refused(lambda: compress(optimizer=[sgd(model), adamw(model)]), "SGD (sgdm) and AdamW (adamw) need different ones")
+    refused(lambda: sluice.torch.Optimizer(model, inner=adagrad(), job=job), "Sluice knows none for Adagrad")
+    refused(lambda: sluice.torch.Optimizer(model, SPARSE, lr=0.1, adapt=True, job=job), "here the shards step")
+    refused(lambda: compress("adamv"), "adamw")
+    compress("adamw", optimizer=adagrad())[1].close()
+
+
+def rank_named(job, _):
+    join(job)
+    for check in (selects, says_what_it_selects, adapts, adapts_groups, scheduler_changes_beta1, two_momenta, refuses):
+        print(check.__name__, flush=True)
+        check(job)
+    job.close()
+
+
+class Named(unittest.TestCase):
+    def test_named(self):
+        ranks.run(RANKS, "rank_named").all_well()
+
+
+if __name__ == "__main__":
+    unittest.main()
