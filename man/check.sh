@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# Compares the man pages with what they describe: headers, symbol map, built library, programs, table
-# of environment variables; lints them and compiles their examples. Run by "make check", or by hand
-# from anywhere. A tool that is missing skips its part; a page that is wrong fails with its name.
+# Compares the man pages with what they describe: headers, symbol map, built library, programs, and the table
+# of environment variables. Also lints the pages and compiles their examples. "make check" runs this. It can
+# also be run by hand from any directory. If a tool is missing, the part that needs it is skipped. If a page
+# is wrong, this fails and names the page.
 set -u
 export LC_ALL=C
 top_srcdir=${top_srcdir:-${srcdir:-$(dirname "$0")/..}}
@@ -12,7 +13,7 @@ CC=${CC:-cc}
 man=$top_srcdir/man
 header=$top_srcdir/runtime/sluice.h
 headers=$(echo "$top_srcdir"/runtime/sluice*.h)
-# Library, its map, and the headers of its functions.
+# One line for each library: its name, its map, and the headers of its functions.
 libraries='libsluice runtime/libsluice.map
 libsluice_estimate runtime/estimate/libsluice_estimate.map'
 tmp=$(mktemp -d "${TMPDIR:-/tmp}/sluice-man.XXXXXX") || exit 1
@@ -23,7 +24,7 @@ failed=0
 wrong() { echo "wrong: $*"; failed=1; }
 skipped() { echo "skipped: $*"; }
 
-# same TEXT_A FILE_A TEXT_B FILE_B: the two files hold the same lines, in any order.
+# same NAME_A FILE_A NAME_B FILE_B: fails unless the two files hold the same lines, in any order.
 same() {
 	sort -u "$2" >"$tmp/a"
 	sort -u "$4" >"$tmp/b"
@@ -33,7 +34,7 @@ same() {
 	cmp -s "$tmp/a" "$tmp/b" || failed=1
 }
 
-# The generated page if it was built; else its source, with nothing for the table.
+# Checks the generated page if it was built. Otherwise checks its source, without the generated table.
 sluice7=$top_builddir/man/sluice.7
 if [ ! -f "$sluice7" ]; then
 	skipped "$sluice7 was not built; its source is checked instead"
@@ -42,7 +43,7 @@ if [ ! -f "$sluice7" ]; then
 fi
 pages="$(echo "$man"/*.1) $(echo "$man"/*.3) $man/sluice_recipe.7 $sluice7"
 
-# Both formatters: what is an author for one can be a macro for the other.
+# Both formatters are used, because a macro that one of them accepts can be an error for the other.
 lint() {
 	for formatter in mandoc groff; do
 		if ! command -v $formatter >/dev/null; then
@@ -59,7 +60,7 @@ lint() {
 	done
 }
 
-# page_text FORMATTER COLUMNS PAGE: as a terminal of that width shows it.
+# page_text FORMATTER COLUMNS PAGE: prints the page as a terminal of that width shows it.
 page_text() {
 	case $1 in
 	mandoc) mandoc -T ascii -O width="$2" "$3" ;;
@@ -67,7 +68,8 @@ page_text() {
 	esac 2>/dev/null | sed 's/.\x08//g'
 }
 
-# Each row of a table is one line, at any width: its cells are whole and apart, and only the last one may continue.
+# Each row of a table must be on one line at any width. Its cells must be whole and separated, and only the
+# last cell may continue on the next line.
 tables() {
 	for page in $pages; do
 		grep -q '^\.Bl -column' "$page" || continue
@@ -97,7 +99,7 @@ order_of_sections() {
 	done
 }
 
-# One prototype per line, behind its header, as the headers declare it and as the pages show it.
+# Lists one prototype per line, preceded by its header: as the headers declare it, and as the pages show it.
 prototypes() {
 	for file in $headers; do
 		tr '\n' ' ' <"$file" | sed 's|/\*|\n&|g; s|\*/|&\n|g' | sed '/^\/\*/d' | tr '\n' ' ' |
@@ -128,8 +130,9 @@ prototypes() {
 	same "the headers" "$tmp/declared" "SYNOPSIS of the pages" "$tmp/shown"
 }
 
-# library_names LIBRARY MAP: what it exports, by its headers, by its map and as it was built. Header
-# sluice_estimate.h belongs to libsluice_estimate, and every other one to libsluice.
+# library_names LIBRARY MAP: compares the library's symbols in its headers, in its map and in the built
+# library.
+# The header sluice_estimate.h belongs to libsluice_estimate. All other headers belong to libsluice.
 library_names() {
 	case $1 in
 	libsluice_estimate) grep '^sluice_estimate\.h: ' "$tmp/declared" ;;
@@ -173,7 +176,7 @@ names() {
 	same "the maps" "$tmp/mapped" "NEWS.md" "$tmp/news"
 }
 
-# Every page of ours that another one refers to exists.
+# Every page of this project that another page refers to must exist.
 references() {
 	{ ls "$man" | sed -n 's/^\(sluice.*\)\.\([1-9]\)\(\.in\)\{0,1\}$/\1 \2/p'
 	  grep -v '^#' "$man/aliases" | sed 's/.* //; s/\./ /'; } | sort -u >"$tmp/known"
@@ -184,16 +187,16 @@ references() {
 	done
 }
 
-# "man NAME" opens section 3 before section 7, so a name is in one section only.
+# "man NAME" opens section 3 before section 7, so each name must be in only one section.
 shadows() {
 	{ for page in $pages; do basename "$page"; done
 	  sed 's/.* //' "$tmp/aliases"; } | sort -u >"$tmp/installed"
 	for name in $(sed 's/\.[1-9]$//' "$tmp/installed" | sort | uniq -d); do
-		wrong "man $name: there is more than one page:$(grep "^$name\.[1-9]\$" "$tmp/installed" | tr '\n' ' ' | sed 's/^/ /')"
+		wrong "man $name: several sections have this page:$(grep "^$name\.[1-9]\$" "$tmp/installed" | tr '\n' ' ' | sed 's/^/ /')"
 	done
 }
 
-# Codes with their values, and the fields of public structures.
+# Checks the codes with their values, and the fields of public structures.
 codes_and_fields() {
 	sed -n 's/^	\(SLUICE_[A-Z]*\) = \(-\{0,1\}[0-9]*\).*/\1 \2/p' "$header" | grep -e '^SLUICE_OK ' -e ' -' >"$tmp/codes"
 	sed -n 's/^\.It Dv \(SLUICE_[A-Z]*\) Ta \([-0-9]*\) Ta .*/\1 \2/p' \
@@ -273,7 +276,7 @@ environment() {
 	done
 }
 
-# Every key of the recipe language is explained, and no other one.
+# Every key of the recipe language must be explained, and no other key.
 recipe_keys() {
 	sed -n 's/.*\[AXIS_[A-Z]*\] = { "\([a-z]*\)".*/\1/p' \
 		"$top_srcdir/runtime/recipe/recipe_words.c" >"$tmp/keys"

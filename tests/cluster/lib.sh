@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# What the cluster tests share. Each test sources this and runs in its own scratch folder under
-# tests/cluster/run, which sets TOP, BUILD and SCRATCH and looks for what the test left behind.
-# Lines that begin with "| " are shown also when the test passes.
+# Functions that the cluster tests share. Each test sources this file and runs in its own scratch folder under
+# tests/cluster/run, which sets TOP, BUILD and SCRATCH and checks what the test left behind. Lines that begin
+# with "| " are shown even if the test passes.
 set -u
 : "${TOP:?start the tests with tests/cluster/run}" "${BUILD:?}" "${SCRATCH:?}"
 
@@ -10,7 +10,7 @@ data=/usr/share/datasets/fashion-mnist
 sparse="up=topk(0.01) down=topk(0.05) signal=momentum(0.9) memory=residual warmup=1epoch update=sgd"
 small="--model mlp:64 --batch 16 --limit 2000 --epochs 1 --seed 1"
 
-# How often a fault is repeated: MOST times, and half as often in a quick run (tests/cluster/run -q).
+# The number of times that a fault is repeated: MOST, or half of that in a quick run (tests/cluster/run -q).
 repeats() { echo $((${QUICK:-0} ? $1 / 2 : $1)); } # MOST
 
 fail() { echo "FAIL: $*"; exit 1; }
@@ -18,8 +18,9 @@ skip() { echo "SKIP: $*"; exit 77; }
 
 [ -e "$data/train-images-idx3-ubyte.gz" ] || skip "no $data: install dataset-fashion-mnist"
 
-# job NAME RANKS OPTION...: sluice-train on all nodes, to its end. Its stdout goes to NAME.out, the
-# stderr of rank R to NAME.err.R, srun's own to NAME.srun; srun_options adds to srun. Gives the status.
+# job NAME RANKS OPTION...: runs sluice-train on all nodes until it ends. Its stdout goes to NAME.out, the
+# stderr of rank R to NAME.err.R, and srun's own stderr to NAME.srun. srun_options adds options to srun.
+# Returns srun's status.
 srun_options=() nodes=2
 job() {
 	local name=$1 ranks=$2
@@ -29,13 +30,13 @@ job() {
 		"${program:-$train}" "$@" 2>"$SCRATCH/$name.srun"
 }
 
-# The same in the background; its process id is in job_pid.
+# Starts the same job in the background. job_pid is its process id.
 job_start() {
 	job "$@" &
 	job_pid=$!
 }
 
-show() { # what job NAME said
+show() { # prints the output of job NAME
 	local file
 	for file in "$SCRATCH/$1".*; do
 		[ -s "$file" ] && sed "s|^|  ${file##*/}: |" "$file"
@@ -43,17 +44,17 @@ show() { # what job NAME said
 	return 0
 }
 
-# Like job, but the test fails when the job does.
+# Like job, but the test fails if the job fails.
 job_ok() {
 	job "$@" || { local status=$?; show "$1"; fail "job $1 ended with status $status"; }
 }
 
-# final NAME FIELD: of the last line of stdout.
+# final NAME FIELD: prints a field of the last line of stdout.
 final() {
 	tail -n 1 "$SCRATCH/$1.out" | sed -n "s/^final .*\\b$2=\\([^ ]*\\).*/\\1/p"
 }
 
-# The running processes of sluice-train: lines "RANK PID NODE", by rank.
+# Prints one line "RANK PID NODE" for each running process of sluice-train, sorted by rank.
 ranks() {
 	local file pid
 	env -u CLUSTER_TEST grep -lzxF "CLUSTER_TEST=$CLUSTER_TEST" /proc/[0-9]*/environ 2>/dev/null |
@@ -67,7 +68,7 @@ ranks() {
 		done | sort -n
 }
 
-# Waits until FILE has LINES lines (a metrics file: steps done).
+# Waits until FILE has LINES lines. In a metrics file, these are the steps that are complete.
 wait_lines() { # FILE LINES SECONDS
 	local tries
 	for ((tries = 0; tries < $3 * 50; tries++)); do
@@ -79,7 +80,8 @@ wait_lines() { # FILE LINES SECONDS
 
 now_ms() { local t=${EPOCHREALTIME/./}; echo $((t / 1000)); }
 
-# Waits until none of the processes PID... is left; prints the milliseconds since START_MS. 1: too late.
+# Waits until none of the processes PID... exists. Prints the milliseconds since START_MS. Returns 1 at a
+# timeout.
 wait_gone() { # START_MS LIMIT_MS PID...
 	local start=$1 limit=$2 pid
 	shift 2
@@ -95,7 +97,7 @@ wait_gone() { # START_MS LIMIT_MS PID...
 	echo $(($(now_ms) - start))
 }
 
-# One line of FILE must match the pattern.
+# Fails unless a line of FILE matches PATTERN.
 says() { # FILE PATTERN
 	grep -qE -- "$2" "$1" || { echo "no line of ${1##*/} matches: $2"; sed 's/^/  /' "$1"; return 1; }
 }

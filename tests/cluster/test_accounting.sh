@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# The bytes of --metrics: after the warm-up a step pushes at most 1/60 and pulls at most 1/14 of what
-# the dense job moves that way; the steps add up to the totals of the last line, exactly.
+# Checks the bytes in --metrics. After the warm-up, a step pushes at most 1/60 and pulls at most 1/14 of the
+# bytes that a dense job moves. The steps add up exactly to the totals of the last line.
 # limit: 120 s
 . "$TOP/tests/cluster/lib.sh"
 
@@ -19,9 +19,9 @@ for pair in account:metrics dense:dense.m; do
 	echo "| $name: pushed, pulled, dense: $want"
 done
 [ "$(final dense pushed)" -gt 0 ] && [ $(($(final dense pushed) + $(final dense pulled))) = "$(final dense dense)" ] ||
-	fail "a dense job did not move what dense= says"
+	fail "a dense job did not move the number of bytes in dense="
 
-# epoch 1 is the warm-up: 40 steps
+# epoch 1 is the warm-up, of 40 steps
 awk -F'[:,]' '
 	{ for (i = 1; i < NF; i++) { if ($i ~ /"step"/) s = $(i + 1); if ($i ~ /"pushed"/) u = $(i + 1)
 		if ($i ~ /"pulled"/) d = $(i + 1); if ($i ~ /"dense"/) a = $(i + 1) } }
@@ -30,4 +30,4 @@ awk -F'[:,]' '
 		if (!least_down || down < least_down) least_down = down }
 	END { printf "| %d steps after the warm-up: pushed at most 1/%.1f, pulled at most 1/%.1f of dense\n", n, least_up, least_down
 		exit !(n == 80 && least_up >= 60 && least_down >= 14) }' metrics ||
-	fail "over the bounds 1/60 and 1/14"
+	fail "above the bounds 1/60 and 1/14"

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Bad input: each is answered with one clear sentence and a status that is not 0, without a core.
+# Each kind of bad input is answered with one clear sentence and a nonzero status, and without a core file.
 # limit: 240 s
 . "$TOP/tests/cluster/lib.sh"
 
 ulimit -c unlimited
 failures=
 
-# refused NAME RANKS PATTERN OPTION...: the job fails, some rank says PATTERN, nobody crashes.
+# refused NAME RANKS PATTERN OPTION...: the job must fail, a rank must print PATTERN, and no rank may crash.
 refused() {
 	local name=$1 n=$2 pattern=$3 status
 	shift 3
@@ -16,9 +16,9 @@ refused() {
 	if [ $status = 0 ] || [ $status -ge 124 ]; then
 		echo "$name: status $status"
 	elif ! grep -qiE -- "$pattern" "$name.all"; then
-		echo "$name: nobody says $pattern"
+		echo "$name: no rank prints $pattern"
 	elif [ "$n" = 2 ] && [ "$(grep -c . "$name.err.1")" -gt 2 ]; then
-		echo "$name: rank 1 says more than a sentence"
+		echo "$name: rank 1 prints more than one sentence"
 	else
 		echo "| $name: $(grep -iEm1 -- "$pattern" "$name.all")"
 		return
@@ -27,7 +27,7 @@ refused() {
 	failures+=" $name"
 }
 
-idx() { # idx FOLDER: a small, correct data folder to spoil
+idx() { # idx FOLDER: makes a small, correct data folder, which the caller then damages
 	mkdir "$1"
 	zcat "$data/train-images-idx3-ubyte.gz" | head -c $((16 + 200 * 784)) >"$1/images"
 	{ printf '\0\0\010\003\0\0\0\310\0\0\0\034\0\0\0\034'; tail -c +17 "$1/images"; } >"$1/train-images-idx3-ubyte"
@@ -38,7 +38,7 @@ idx() { # idx FOLDER: a small, correct data folder to spoil
 }
 tiny="--model softmax --batch 8 --epochs 1"
 idx good
-job_ok good 2 $tiny --data good # else the refusals below would prove nothing
+job_ok good 2 $tiny --data good # otherwise the refusals below would prove nothing
 
 refused no_folder 2 'does-not-exist' $tiny --data "$SCRATCH/does-not-exist"
 idx gzip; gzip gzip/train-images-idx3-ubyte
@@ -67,12 +67,12 @@ refused option 2 'epocks' $tiny --data good --epocks 3
 refused batch 2 'batch' $tiny --data good --batch 0
 refused too_few 2 'sample' $tiny --data good --batch 4096
 
-# NaN under the other policies goes on
+# under the other policies, training continues after a NaN
 for policy in skip zero; do
 	job_ok nan_$policy 2 $tiny --data good --nan 1:3 --recipe "up=topk(0.1) nonfinite=$policy"
 done
 
-# a prefix that cannot be written
+# an installation prefix that cannot be written
 make -s -C "$BUILD" install prefix=/proc/sluice >install.log 2>&1
 status=$?
 if [ $status = 0 ] || ! grep -q '/proc/sluice' install.log; then
@@ -84,4 +84,4 @@ fi
 
 cores=$(find "$SCRATCH" -name 'core*' -type f)
 [ -z "$cores" ] || fail "core files: $cores"
-[ -z "$failures" ] || fail "not refused as they should be:$failures"
+[ -z "$failures" ] || fail "not refused as expected:$failures"

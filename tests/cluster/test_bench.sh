@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# sluice-bench between two nodes of the cluster: every test gives figures and valid JSON, counts its bytes on
-# the transport it names, and refuses what it cannot measure with one sentence. No figure is judged.
+# Runs sluice-bench between two nodes of the cluster. Every test prints figures and valid JSON and counts its
+# bytes on the transport that it names. It refuses what it cannot measure with one sentence. The figures
+# themselves are not checked.
 # limit: 120 s
 . "$TOP/tests/cluster/lib.sh"
 program=$BUILD/sluice-bench
@@ -23,7 +24,8 @@ assert all(r["bytes_per_second"] > 0 for r in o["rows"]), o' "$test.json.out" "$
 	fi
 done
 
-# Ranks that outnumber the processors are warned about, once, whatever nodes they are on; others are not.
+# If there are more ranks than processors, sluice-bench warns once, on whichever nodes the ranks are.
+# Otherwise it does not warn.
 program=$SCRATCH/pinned
 printf '#!/bin/sh\nexec taskset -c "${CORES:?}" "%s" "$@"\n' "$BUILD/sluice-bench" >"$program"
 chmod +x "$program"
@@ -35,22 +37,23 @@ for test in put step; do
 done
 if [ "$(nproc)" -ge 2 ]; then
 	CORES=$(taskset -cp $$ | sed 's/.*: //') job_ok room 2 notify --sizes 64 --repeat 20
-	cat room.err.* | grep 'ranks share' && fail "a warning where each rank has a processor"
+	cat room.err.* | grep 'ranks share' && fail "a warning although each rank has a processor"
 fi
 program=$BUILD/sluice-bench
-# A checksum is only written: where nothing was measured, there is a dash.
+# A checksum is only computed for writing. A column that was not measured has a dash.
 timeout 60 "$program" codec --n 100K --density 0.01 --steps 3 >codec.out || fail "codec"
 says codec.out '^crc32c +[0-9.]+ +[0-9.]+ +[0-9.]+ +- +-$' || fail "codec: crc32c"
-grep -i nan codec.out && fail "codec prints what is no number"
+grep -i nan codec.out && fail "codec prints a value that is not a number"
 
-# The first pair, while two other ranks wait.
+# The first pair is measured while two other ranks wait.
 job_ok pair 4 notify --with 1 --sizes 64 --repeat 50
-says pair.out '^notify: rank 0 \(n1\) with rank 1 \(n1\)' || fail "--with 1 was not heard"
+says pair.out '^notify: rank 0 \(n1\) with rank 1 \(n1\)' || fail "--with 1 was ignored"
 
 job_ok step 4 step --count 100K --steps 20 --limit
 says step.out '^push and pull on rank 0: p50 [0-9.]+ ms.*\(20 steps\)' || fail "no times"
 says step.out '^per worker and step: pushed [0-9]+ bytes' || fail "no bytes"
-# 20 steps push one message per shard and step: two shards of 100K, each put with notify, and the notices.
+# 20 steps push one message per shard and step: one put with notify for each of the two shards of 100K, and
+# the notices.
 says step.out '^rank 0 over self, per step: 2\.0 puts \([0-9]+ bytes, 2\.0 with notify\), 1\.0 gets' || fail "self"
 sed -n 's/^push and pull/| step of 100K, 4 workers: &/p' step.out
 srun_options=(--export=ALL,SLUICE_SERVERS=1)
@@ -58,16 +61,16 @@ job_ok servers 3 step --count 10K --steps 5 --gradient zeros --json
 srun_options=()
 grep -q '"workers":2,"servers":1' servers.out || fail "the server is not counted"
 
-refused() { # NAME RANKS SENTENCE OPTION...: one line of stderr, no other status than 1 or 2
+refused() { # NAME RANKS SENTENCE OPTION...: status 1 or 2, with the sentence on stderr
 	local name=$1 ranks=$2 sentence=$3 status=0
 	shift 3
 	job "$name" "$ranks" "$@" || status=$?
 	[ $status = 1 ] || [ $status = 2 ] || fail "$name: status $status"
-	cat "$name".err.* | grep -q "$sentence" || { show "$name"; fail "$name: not said: $sentence"; }
+	cat "$name".err.* | grep -q "$sentence" || { show "$name"; fail "$name: no rank prints: $sentence"; }
 }
 refused alone 2 'names no rank of this job' put --with 5
 refused typo 2 'there is no test "putt"' putt
 refused sizes 2 'cannot take "8,,9"' put --sizes 8,,9
 [ "$(cat typo.err.* | wc -l)" = 1 ] || fail "more than one rank complains"
 "$program" put >one.out 2>&1 && fail "a job of one measured something"
-says one.out 'needs two ranks: srun -n2 --mpi=pmix sluice-bench put' || fail "a job of one is not told why"
+says one.out 'needs two ranks: srun -n2 --mpi=pmix sluice-bench put' || fail "a job of one rank is not told why"

@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# kill -9 of a worker with --on-failure continue, at any moment: long before a heartbeat is missed every survivor
-# says who was lost, the job goes on to its end, and the replicas agree after every step. Rank 0 as well; twice the
-# worker is stopped instead, wakes up when the others went on, and ends alone.
+# kill -9 ends a worker at any moment with --on-failure continue. Long before a heartbeat is missed, every
+# survivor names the lost rank. The job then continues to its end, and the replicas agree after every step.
+# Rank 0 is among the victims. In two rounds the worker is stopped instead of killed. It wakes up after the
+# others have continued, and ends by itself.
 # limit: 400 s
 . "$TOP/tests/cluster/lib.sh"
 
 rounds=${CONTINUE_ROUNDS:-$(repeats 20)} slowest=0 workers=4
-export SLUICE_LOST_AFTER=6s # a rank that only waits for its turn on a busy machine is not lost
+export SLUICE_LOST_AFTER=6s # so that a rank is not lost only because the machine is busy
 options="$small --limit 4000 --epochs 3 --servers 2 --on-failure continue --digest --recipe"
 
-# Milliseconds until the error output of every rank of RANK... says that VICTIM is lost; 1: too late.
+# Prints the milliseconds until each rank RANK... has logged that VICTIM is lost. Returns 1 at a timeout.
 wait_named() { # START_MS LIMIT_MS VICTIM NODE RANK...
 	local start=$1 limit=$2 victim=$3 node=$4 rank
 	shift 4
@@ -26,7 +27,7 @@ for ((round = 1; round <= rounds; round++)); do
 	signal=KILL
 	[ $((round % 10)) = 5 ] && signal=STOP
 	victim=$(((round - 1) % workers)) watched=0
-	# Slow steps, so that there is something left to be done after the loss.
+	# Slow steps, so that some remain to be done after the loss.
 	job_start continue $((workers + 2)) $options "$sparse" --progress always --sleep $(((victim + 1) % workers)):20:2.5
 	for ((tries = 0; tries < 1500; tries++)); do
 		mapfile -t list < <(ranks)
@@ -44,7 +45,7 @@ for ((round = 1; round <= rounds; round++)); do
 	limit=4000
 	[ $signal = KILL ] || limit=30000
 	took=$(wait_named "$(now_ms)" $limit $victim "$victim_node" "${survivors[@]}") ||
-		{ show continue; fail "round $round: $took does not say within $limit ms that rank $victim is lost"; }
+		{ show continue; fail "round $round: $took does not report within $limit ms that rank $victim is lost"; }
 	[ $signal = KILL ] || { sleep 0.3; kill -CONT "$victim_pid"; }
 	wait "$job_pid"
 	status=$?
@@ -55,7 +56,7 @@ for ((round = 1; round <= rounds; round++)); do
 		{ show continue; fail "round $round: $(final continue steps) steps"; }
 	for rank in "${survivors[@]}"; do
 		grep -qE 'error|differ|refused' "$SCRATCH/continue.err.$rank" &&
-			{ show continue; fail "round $round: rank $rank complains"; }
+			{ show continue; fail "round $round: rank $rank prints an error"; }
 	done
 	[ $signal = KILL ] || says "$SCRATCH/continue.err.$victim" 'dropped this rank' ||
 		fail "round $round: the stopped rank does not know that it was dropped"
@@ -68,4 +69,4 @@ done
 job refused 2 $small --on-failure continue && fail "continue without servers was accepted"
 cat "$SCRATCH"/refused.err.* | grep -q 'needs dedicated servers' ||
 	{ show refused; fail "continue without servers is not refused with the reason"; }
-echo "| $rounds of $rounds losses: the job went on to its end; survivors named the lost worker at the latest after $slowest ms"
+echo "| $rounds of $rounds losses: the job went on to its end; survivors named the lost worker after at most $slowest ms"

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# sluice-info inside a job: it sees PMIx and Slurm, judges SLUICE_* variables, and its three forms and its
-# status agree with each other.
+# Runs sluice-info inside a job. It finds PMIx and Slurm and checks the SLUICE_* variables. Its three formats
+# and its status agree with each other.
 # limit: 60 s
 . "$TOP/tests/cluster/lib.sh"
 info=$BUILD/sluice-info
 [ -x "$info" ] || skip "sluice-info was not built"
 
-ask() { # NAME OPTION...: status in $status
+ask() { # NAME OPTION...: sets $status
 	local name=$1
 	shift
 	timeout 30 srun --mpi=pmix -N1 -n1 "$info" "$@" >"$name" 2>"$name.err"
@@ -15,18 +15,18 @@ ask() { # NAME OPTION...: status in $status
 
 export SLUICE_TRANSPORT=shm
 ask check --check
-[ $status = 0 ] || { cat check; fail "status $status on a node that is well"; }
+[ $status = 0 ] || { cat check; fail "status $status on a node without faults"; }
 for line in 'ok pmix: ' 'ok slurm-pmix: ' 'ok shm-memory: ' 'ok transports: allowed, best first: self shm ' \
 	'ok environment: '; do
-	says check "^$line" || fail "no verdict"
+	says check "^$line" || fail "no verdict for $line"
 done
-if grep -qvE '^(ok|warn|FAIL) [a-z][^:]*(:[0-9]+)?: ' check; then cat check; fail "a line is no verdict"; fi
+if grep -qvE '^(ok|warn|FAIL) [a-z][^:]*(:[0-9]+)?: ' check; then cat check; fail "a line is not a verdict"; fi
 ask text
 says text '^ +slurm +slurm(-wlm)? [0-9]' || fail "no version of Slurm"
 says text '^ +SLUICE_TRANSPORT +self,shm \(environment\)' || fail "the setting is not shown"
 says text '^ +slurm-job +job [0-9]+, step [0-9]+' || fail "the job is not seen"
 
-# In a step of several nodes each line names its node, and is else the same.
+# In a step of several nodes, each line begins with the name of its node. The rest is the same as on one node.
 timeout 30 srun --mpi=pmix -N2 -n2 "$info" --check >both 2>both.err || { cat both; fail "-N2: status $?"; }
 for node in n1 n2; do
 	sed -n "s/^$node: //p" both >both.$node
@@ -34,17 +34,18 @@ for node in n1 n2; do
 done
 [ "$(wc -l <both)" = $((2 * $(wc -l <check))) ] || { cat both; fail "a line names no node"; }
 
-# A recipe that the library would refuse.
+# a recipe that the library would refuse
 SLUICE_RECIPE='up=topq(0.01)' ask recipe --check
 [ $status = 2 ] && says recipe '^FAIL environment: .*SLUICE_RECIPE="up=topq\(0.01\)".*did you mean' || fail "recipe: status $status"
 
-# A variable that is mistyped: a warning; one that is wrong, or RDMA that is asked for: a failure.
+# A mistyped name of a variable causes a warning. A wrong value, or a requirement of RDMA that is not met, is
+# a failure.
 export SLUICE_LOST_AFTR=1s
 ask typo --check
 [ $status = 1 ] && says typo '^warn environment: .*did you mean SLUICE_LOST_AFTER' || fail "typo: status $status"
 ask prolog --slurm-prolog
 [ $status = 0 ] && says prolog '^print sluice-info: warn environment: ' || fail "prolog: status $status"
-[ "$(wc -l <prolog)" = 1 ] || fail "the prolog says more than what is wrong"
+[ "$(wc -l <prolog)" = 1 ] || fail "the prolog prints more than the fault"
 unset SLUICE_LOST_AFTR
 SLUICE_SPIN=soon ask wrong --check
 [ $status = 2 ] && says wrong '^FAIL environment: .*soon' || fail "wrong value: status $status"

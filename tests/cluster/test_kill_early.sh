@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# kill -9 of a rank before it has called PMIx_Init, of which Slurm tells nobody: all others end long before
-# SLUICE_BOOT_TIMEOUT, and those on its node name it. The same at any moment while ranks find each other.
+# kill -9 ends a rank before it has called PMIx_Init, which Slurm reports to nobody. All other ranks end long
+# before SLUICE_BOOT_TIMEOUT, and those on the same node name the rank. The same holds at any moment while
+# ranks connect to each other.
 # limit: 300 s
 . "$TOP/tests/cluster/lib.sh"
 export SLUICE_BOOT_TIMEOUT=100s
 
-# A task that is killed before it becomes a rank. Rank 0 runs below a shell, as from a script.
+# These tasks are killed before they become ranks. Rank 0 runs as the child of a shell, as if a script had
+# started it.
 program=$SCRATCH/doomed
 cat >"$program" <<END
 #!/bin/sh
@@ -29,7 +31,8 @@ for VICTIM in 1 2; do
 	echo "| rank $VICTIM killed before PMIx_Init: the job took $took ms, and the others on its node named it"
 	rm -f early.*
 done
-# Alone on its node: nobody can see it end, but all name it when they have waited long enough.
+# A rank that is alone on its node: no other rank can see it end, but all name it when they have waited long
+# enough.
 VICTIM=3
 SLUICE_BOOT_TIMEOUT=5s job alone 4 $small --epochs 100000 && fail "srun ended with status 0"
 says alone.srun "n2: task 3: Killed" || fail "rank 3 was not killed"
@@ -38,7 +41,7 @@ for rank in 0 1 2; do
 done
 program=$train
 
-# At a moment that nobody chose: those that Slurm does not end name the rank.
+# A kill at a random moment. The ranks that Slurm does not end name the killed rank.
 rounds=${KILL_EARLY_ROUNDS:-$(repeats 12)} slowest=0
 for ((round = 1; round <= rounds; round++)); do
 	job_start kill 4 $small --epochs 100000
@@ -48,7 +51,7 @@ for ((round = 1; round <= rounds; round++)); do
 	done
 	[ ${#list[@]} = 4 ] || { show kill; fail "round $round: ${#list[@]} of 4 ranks are running"; }
 	sleep "0.$(printf %03d $((RANDOM % 150)))"
-	victim=$((RANDOM % 3)) others=() # it has company on its node
+	victim=$((RANDOM % 3)) others=() # its node has another rank
 	for line in "${list[@]}"; do
 		read -r rank pid node <<<"$line"
 		if [ "$rank" = $victim ]; then victim_pid=$pid; else others+=("$pid"); fi
@@ -56,20 +59,20 @@ for ((round = 1; round <= rounds; round++)); do
 	kill -9 "$victim_pid"
 	start=$(now_ms)
 	took=$(wait_gone "$start" 50000 "${others[@]}") ||
-		{ show kill; fail "round $round: rank $victim was killed, and after $took ms others still run"; }
+		{ show kill; fail "round $round: rank $victim was killed, but other ranks still run after $took ms"; }
 	wait "$job_pid" && fail "round $round: srun ended with status 0"
-	# Who is still connecting may first meet a rank that has given up already, and names that one.
+	# A rank that is still connecting may first meet a rank that has already given up. It then names that rank.
 	named=0
 	for ((rank = 0; rank < 4; rank++)); do
 		grep -q '^sluice.*error' kill.err.$rank || continue
 		says kill.err.$rank "rank [0-3] .*n[12].*lost" ||
-			{ show kill; fail "round $round: rank $rank names nobody as lost"; }
+			{ show kill; fail "round $round: rank $rank names no lost rank"; }
 		! says kill.err.$rank "rank $victim .*n1.*lost" || named=1
 	done
 	[ $named = 1 ] || ! cat kill.err.* | grep -q '^sluice.*error' ||
-		{ show kill; fail "round $round: nobody names rank $victim"; }
+		{ show kill; fail "round $round: no rank names rank $victim"; }
 	echo "round $round: rank $victim killed, the others ended after $took ms"
 	[ "$took" -le $slowest ] || slowest=$took
 	rm -f kill.*
 done
-echo "| $rounds of $rounds early kills: all others ended, at the latest after $slowest ms"
+echo "| $rounds of $rounds early kills: all others ended within $slowest ms"

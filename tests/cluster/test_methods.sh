@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Every named method trains on Fashion-MNIST with four ranks under srun; those that wait for each other end with the
-# bits, and the bytes, of four simulated ranks.
+# Every named method trains on Fashion-MNIST with four ranks under srun. Synchronous methods end with the bits
+# of four simulated ranks and move the same number of bytes.
 # limit: 300 s
 . "$TOP/tests/cluster/lib.sh"
 
@@ -18,7 +18,7 @@ for method in $methods; do
 	esac
 	options="--model mlp:32 --limit 8000 --epochs 1 --batch 16 --seed 1 --method $method"
 	case $method in
-	# for convex losses and gradients with little noise
+	# for convex losses, and gradients with little noise
 	lag-* | laq) options="--model softmax --limit 8000 --epochs 10 --batch 500 --lr 0.02 --smoothness 200 --method $method" ;;
 	shard-adamw) options="$options --lr 0.004" ;;
 	esac
@@ -27,13 +27,13 @@ for method in $methods; do
 	awk -v loss="$loss" 'BEGIN { exit !(loss < 2.2) }' || { show "$method"; fail "$method does not train: loss $loss"; }
 	line="$method: accuracy $(final "$method" accuracy), $(final "$method" pushed) bytes pushed, $(final "$method" pulled) pulled"
 	case $method in
-	*asylpg*) echo "| $line" ; continue ;; # whose push comes first is chance
+	*asylpg*) echo "| $line" ; continue ;; # its result depends on the order in which pushes arrive
 	esac
 	"$train" --simulate 4 $options --quiet >"$SCRATCH/simulated.out" 2>"$SCRATCH/simulated.err" ||
-		{ show simulated; fail "$method: four simulated ranks fail"; }
+		{ show simulated; fail "$method: the job of four simulated ranks failed"; }
 	for field in digest pushed pulled; do
 		[ "$(final "$method" $field)" = "$(final simulated $field)" ] ||
-			fail "$method: $field is $(final "$method" $field), simulated $(final simulated $field)"
+			fail "$method: $field is $(final "$method" $field), but $(final simulated $field)"
 	done
-	echo "| $line, digest $(final "$method" digest) as simulated"
+	echo "| $line, digest $(final "$method" digest), the same as simulated"
 done

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# sluice_init() before MPI_Init() and after it, with Open MPI and with MPICH: both libraries join their jobs. Open MPI
-# uses PMIx too, and is in one job with Sluice under srun and under mpirun. An MPICH without PMIx (Debian's) is alone
-# under srun --mpi=pmix; started by mpiexec, it carries Sluice's bootstrap.
+# Calls sluice_init() before MPI_Init() and after it, with Open MPI and with MPICH. Both libraries join their
+# jobs.
+# Open MPI also uses PMIx, and is in the same job as Sluice under srun and under mpirun. Debian's MPICH has no
+# PMIx, so its ranks form jobs of one under srun --mpi=pmix. If mpiexec starts it, Sluice's bootstrap uses
+# MPI.
 # limit: 150 s
 . "$TOP/tests/cluster/lib.sh"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1
@@ -13,7 +15,8 @@ compiled() { # MPI PACKAGE
 		"$BUILD/.libs/libsluice.so" -Wl,-rpath,"$BUILD/.libs" || fail "mpicc.$1 does not compile beside_mpi.c"
 }
 
-# All RANKS lines are there, with the ranks of MPI in a world of RANKS, or alone.
+# met FILE RANKS [alone]: fails unless FILE has the lines of all RANKS ranks. MPI must have the same ranks in
+# a world of RANKS, or each rank must be alone in its world.
 met() { # FILE RANKS [alone]
 	local rank
 	for ((rank = 0; rank < $2; rank++)); do
@@ -40,7 +43,7 @@ if compiled mpich "mpich libmpich-dev"; then
 		met mpich.$order.out 2 alone || met mpich.$order.out 2 ||
 			fail "srun, MPICH, $order first: the ranks do not agree"
 	done
-	# The launcher is hydra here: under Slurm's variables mpiexec starts its proxies by srun.
+	# The launcher is hydra here. If Slurm's variables were set, mpiexec would start its proxies by srun.
 	timeout 60 mpiexec.mpich -launcher fork -hosts localhost -n 2 ./mpich over >over 2>&1 ||
 		{ cat over; fail "mpiexec, bootstrap over MPICH: it ended with an error"; }
 	met over 2 || fail "mpiexec, bootstrap over MPICH: the ranks do not agree"

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# srun without PMIx: the exact remedy, at once (within a second where nothing else runs), by no timeout, which is 60 s.
+# Under srun without PMIx, each rank prints the exact remedy at once (within a second on an idle machine) and
+# does not wait for a timeout, which is 60 s.
 # limit: 150 s
 . "$TOP/tests/cluster/lib.sh"
 
@@ -10,13 +11,13 @@ for type in none pmi2; do
 	took=$(($(now_ms) - began))
 	for rank in 0 1; do
 		says $type.err.$rank 'srun was started without --mpi=pmix.*run `srun --mpi=pmix \.\.\.`' ||
-			fail "no remedy from rank $rank"
+			fail "rank $rank does not print the remedy"
 	done
-	[ $took -lt 30000 ] || fail "it took $took ms"
+	[ $took -lt 30000 ] || fail "the ranks ended only after $took ms"
 	echo "--mpi=$type: all ended after $took ms"
 done
 echo "| $(head -n 1 none.err.0)"
 
-# one task needs no launcher
+# a job of one task needs no launcher
 srun_options=(--mpi=none -N1)
 job_ok one 1 $small

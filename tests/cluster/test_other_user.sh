@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Another local user cannot run commands under a private Slurm: not with its slurm.conf and not with a copy of it,
-# neither where root started it nor where an ordinary user did; its owner can. A folder in which others
-# could replace the cluster's is refused.
+# Another local user cannot run commands under a private Slurm, neither with its slurm.conf nor with a copy of
+# it, whether root or an ordinary user started it. Its owner can. A cluster does not start in a folder in
+# which other users could replace it.
 # limit: 120 s
 . "$TOP/tests/cluster/lib.sh"
-devcluster=$(cat "$TOP/tools/devcluster/devcluster") # the other users need not be able to read the source tree
+devcluster=$(cat "$TOP/tools/devcluster/devcluster") # as text, because the other users may not be able to read the source tree
 outside=$(mktemp -d /tmp/sluice-other-user.XXXXXX) || fail "no folder in /tmp"
 chmod 711 "$outside"
 owned=
@@ -14,20 +14,21 @@ leave() {
 }
 trap leave EXIT
 
-as() { # USER COMMAND...: in /, where every user may be
+as() { # USER COMMAND...: runs it in /, which every user may enter
 	local user=$1
 	shift
 	(cd / && HOME=/ exec setpriv --reuid="$user" --regid="$(id -g "$user")" --clear-groups "$@")
 }
 
-# All of the cluster lies below one folder, which is closed.
+# All files of the cluster are below one folder, which only its owner can enter.
 closed() { # FOLDER
 	local mode
 	mode=$(stat -c %a "$1") || fail "no folder $1"
 	[ "$mode" = 700 ] || fail "$1 has mode $mode: other users may enter it"
 }
 
-# srun of USER with the slurm.conf in FOLDER, and with a copy of it that USER can read, runs nothing.
+# refused USER FOLDER: fails if srun of USER runs anything, with the slurm.conf in FOLDER or with a readable
+# copy of it.
 refused() { # USER FOLDER
 	local conf said
 	mkdir -p "$outside/copy"
@@ -45,7 +46,7 @@ mkdir -m 777 "$outside/open"
 said=$(bash -c "$devcluster" devcluster start -n 1 -d "$outside/open/dc" 2>&1) &&
 	{ bash -c "$devcluster" devcluster stop -d "$outside/open/dc"; fail "a cluster was started in a folder of mode 777"; }
 case $said in *"$outside/open has mode 777"*) ;; *) fail "a folder of mode 777: $said" ;; esac
-[ "$(id -u)" = 0 ] || skip "the private Slurm is closed; only root can try it as another user"
+[ "$(id -u)" = 0 ] || skip "only root can test the private Slurm as another user"
 
 owner=nobody other=daemon
 refused $other "${SLURM_CONF%/*}"
@@ -53,7 +54,7 @@ owned=$(as $owner env TMPDIR=/tmp bash -c "$devcluster" devcluster start -n 1 | 
 [ -n "$owned" ] || fail "user $owner cannot start a cluster"
 closed "$owned"
 said=$(as $owner env SLURM_CONF="$owned/slurm.conf" timeout 20 srun --mpi=pmix -n1 sh -c 'echo $(id -u), umask $(umask)') ||
-	fail "user $owner cannot use the own cluster: $said"
+	fail "user $owner cannot use their own cluster: $said"
 [ "$said" = "$(id -u $owner), umask $(umask)" ] || fail "a job of user $owner ran as $said"
 refused $other "$owned"
 echo "| srun of user $other ran nothing in the clusters of root and of $owner"

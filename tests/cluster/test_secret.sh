@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# The keys that the ranks share are in no file: checkpoints, metrics, logs at debug level, what srun, PMIx, Slurm and the
-# virtual cluster write, and /dev/shm are searched while the job runs and after it, also after one that was killed. To know
-# the keys, the test gives all pairs of ranks the same one. Checkpoints and metrics have mode 0600.
+# The keys that the ranks share must not be in any file. The test searches checkpoints, metrics, logs at debug
+# level, everything that srun, PMIx, Slurm and the virtual cluster write, and /dev/shm. It searches while the
+# job runs and after the job, and again after a job that was killed.
+# To know the keys, the test gives the same key to all pairs of ranks. Checkpoints and metrics must have mode
+# 0600.
 # limit: 120 s
 . "$TOP/tests/cluster/lib.sh"
 command -v cc >/dev/null || skip "no C compiler for the key that the test knows"
-ldd "$BUILD/.libs/libsluice.so" | grep -qE 'lib(asan|tsan|ubsan)' && skip "a sanitizer wants to be loaded first"
+ldd "$BUILD/.libs/libsluice.so" | grep -qE 'lib(asan|tsan|ubsan)' && skip "a sanitizer must be loaded before other libraries"
 cluster=$(dirname "${SLURM_CONF:?no virtual cluster}")
 
-# In two parts, so that this file and what is made of it do not have it.
+# In two parts, so that neither this file nor the files made from it contain the key.
 first=KEY.OF.A.PAIR.A second=KNOWN.TO.THE.TEST
 cat >known.c <<E
 #define _GNU_SOURCE
@@ -37,7 +39,7 @@ E
 chmod +x ranks
 program=$PWD/ranks
 
-# Fails if a file has the key, as it is or in hexadecimal digits.
+# Fails if a file contains the key, as bytes or as hexadecimal digits.
 hex=$(printf %s "$first$second" | od -An -tx1 | tr -d ' \n')
 search() { # WHEN
 	local found
@@ -45,7 +47,7 @@ search() { # WHEN
 	[ -z "$found" ] || fail "$1: a key is in" $found
 }
 
-# srun may end before Slurm has removed what was PMIx's.
+# srun may end before Slurm has removed the files of PMIx.
 search_after() { # WHEN
 	local tries
 	for ((tries = 0; tries < 100; tries++)); do
@@ -56,7 +58,7 @@ search_after() { # WHEN
 }
 
 printf %s "$first$second" >planted
-(search "a file that has it") >/dev/null && fail "the search does not find what is there"
+(search "a file that has it") >/dev/null && fail "the search does not find a key that is there"
 rm planted
 
 umask 0
@@ -69,7 +71,7 @@ wait "$job_pid" || { show whole; fail "the job failed"; }
 search_after "after it"
 grep -q 'a key that is known' whole.err.0 || fail "rank 0 did not take the keys from the test"
 others=$(find saved metrics -type f ! -perm 0600)
-[ -z "$others" ] || fail "these are not of mode 0600:" $others
+[ -z "$others" ] || fail "these files do not have mode 0600:" $others
 
 job_start killed 4 $options --metrics killed.metrics --sleep 0:20:2
 wait_lines killed.metrics 19 30 || { show killed; fail "no 19 steps within 30 s"; }

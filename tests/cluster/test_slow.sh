@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# A rank that is alive but slow: the others say whom they wait for, since when, for which step and
-# shard; the job goes on and ends well. SIGUSR2 makes a rank say its waits at once. With four shards
-# each rank owns one and knows whose push it lacks; with one shard its owner tells the others.
+# If a rank is alive but slow, the other ranks print for whom they wait, since when, and for which step and
+# shard. The job continues and ends well. SIGUSR2 makes a rank print at once what it waits for. With four
+# shards, each rank owns one and knows whose push is missing. With one shard, its owner reports this to the
+# others.
 # limit: 120 s
 . "$TOP/tests/cluster/lib.sh"
 
@@ -16,15 +17,15 @@ for shards in 4 1; do
 	kill -USR2 "$asked"
 	sleep 0.5
 	said=$(grep -c 'wait' slow.err.0)
-	[ "$said" -ge 1 ] || { show slow; fail "SIGUSR2 to rank 0: it says nothing of its waits"; }
+	[ "$said" -ge 1 ] || { show slow; fail "after SIGUSR2, rank 0 does not print what it waits for"; }
 	echo "SIGUSR2: $(grep 'wait' slow.err.0)"
 	wait "$job_pid" || { show slow; fail "the job did not end well"; }
 	for rank in 0 2 3; do
-		says slow.err.$rank 'wait.* [2-6]\.[0-9] s.*' || fail "rank $rank does not say since when it waits"
-		says slow.err.$rank 'wait.*step 8.*shard [0-9]+' || fail "rank $rank does not name step and shard"
+		says slow.err.$rank 'wait.* [2-6]\.[0-9] s.*' || fail "rank $rank does not print since when it waits"
+		says slow.err.$rank 'wait.*step 8.*shard [0-9]+' || fail "rank $rank does not name the step and the shard"
 		says slow.err.$rank 'wait.*rank 1\b.*n[12]' || fail "rank $rank does not name rank 1 and its node"
 	done
-	grep -q lost slow.err.* && { show slow; fail "a slow rank was taken for a lost one"; }
+	grep -q lost slow.err.* && { show slow; fail "a slow rank was reported as lost"; }
 	says slow.out '^final ' || fail "no last line"
 	echo "| $(grep -h "wait.*rank 1" slow.err.2 | head -n 1)"
 done

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# A rank stopped by SIGSTOP has no heartbeat: the others name it as lost within SLUICE_LOST_AFTER (here
-# the default, 5 s) and end; a busy machine is given time for that.
+# A rank that SIGSTOP has stopped sends no heartbeat. The others name it as lost within SLUICE_LOST_AFTER
+# (here the default, 5 s) and end. The limit is longer, because the machine may be busy.
 # limit: 60 s
 . "$TOP/tests/cluster/lib.sh"
 
@@ -16,7 +16,7 @@ done
 trap 'kill -9 $stopped 2>/dev/null' EXIT
 kill -STOP "$stopped"
 start=$(now_ms)
-took=$(wait_gone "$start" 20000 "${others[@]}") || { show stop; fail "after $took ms others still run"; }
+took=$(wait_gone "$start" 20000 "${others[@]}") || { show stop; fail "other ranks still run after $took ms"; }
 kill -9 "$stopped"
 wait "$job_pid" && fail "srun ended with status 0"
 for rank in 0 1 3; do

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Synchronous training gives the same bits: on all ranks at every step (--digest), in two runs, and
-# with the shards on servers of their own.
+# Synchronous training gives the same bits on all ranks at every step (--digest), in two runs, and with the
+# shards on dedicated servers.
 # limit: 180 s
 . "$TOP/tests/cluster/lib.sh"
 
@@ -14,12 +14,12 @@ echo "| digests: $a, again $b, with servers=4 $servers"
 [ "$a" = "$b" ] || fail "two equal runs end with different parameters"
 [ "$a" = "$servers" ] || fail "dedicated servers change the result"
 
-# The same job inside one process: same bits, and it counts the same bytes.
+# The same job in one process has the same bits and counts the same bytes.
 "$train" --simulate 4 $small --recipe "$sparse" --shards 4 --digest > simulated.out 2> simulated.err ||
 	fail "--simulate 4 failed: $(tail -n 3 simulated.err)"
-[ "$(final simulated digest)" = "$a" ] || fail "four simulated ranks end with other parameters"
+[ "$(final simulated digest)" = "$a" ] || fail "four simulated ranks end with different parameters"
 [ "$(final simulated pushed)/$(final simulated pulled)" = "$(final a pushed)/$(final a pulled)" ] ||
-	fail "simulated ranks count other bytes: $(tail -n 1 simulated.out), real ones: $(tail -n 1 a.out)"
+	fail "simulated ranks count different bytes: $(tail -n 1 simulated.out), real ones: $(tail -n 1 a.out)"
 
 job_ok other 4 $small --recipe "$sparse" --shards 4 --seed 2
 [ "$(final other digest)" != "$a" ] || fail "another seed ends with the same parameters"
