@@ -192,7 +192,8 @@ shadows() {
 	{ for page in $pages; do basename "$page"; done
 	  sed 's/.* //' "$tmp/aliases"; } | sort -u >"$tmp/installed"
 	for name in $(sed 's/\.[1-9]$//' "$tmp/installed" | sort | uniq -d); do
-		wrong "man $name: several sections have this page:$(grep "^$name\.[1-9]\$" "$tmp/installed" | tr '\n' ' ' | sed 's/^/ /')"
+		wrong "man $name: several sections have this page:" \
+			"$(grep "^$name\.[1-9]\$" "$tmp/installed" | tr '\n' ' ')"
 	done
 }
 

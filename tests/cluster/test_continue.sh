@@ -45,7 +45,7 @@ for ((round = 1; round <= rounds; round++)); do
 	limit=4000
 	[ $signal = KILL ] || limit=30000
 	took=$(wait_named "$(now_ms)" $limit $victim "$victim_node" "${survivors[@]}") ||
-		{ show continue; fail "round $round: $took does not report within $limit ms that rank $victim is lost"; }
+		{ show continue; fail "round $round: $took does not report the loss of rank $victim within $limit ms"; }
 	[ $signal = KILL ] || { sleep 0.3; kill -CONT "$victim_pid"; }
 	wait "$job_pid"
 	status=$?
@@ -69,4 +69,4 @@ done
 job refused 2 $small --on-failure continue && fail "continue without servers was accepted"
 cat "$SCRATCH"/refused.err.* | grep -q 'needs dedicated servers' ||
 	{ show refused; fail "continue without servers is not refused with the reason"; }
-echo "| $rounds of $rounds losses: the job went on to its end; survivors named the lost worker after at most $slowest ms"
+echo "| $rounds of $rounds losses: the job continued to its end; survivors named the lost worker within $slowest ms"

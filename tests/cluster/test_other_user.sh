@@ -4,7 +4,7 @@
 # which other users could replace it.
 # limit: 120 s
 . "$TOP/tests/cluster/lib.sh"
-devcluster=$(cat "$TOP/tools/devcluster/devcluster") # as text, because the other users may not be able to read the source tree
+devcluster=$(cat "$TOP/tools/devcluster/devcluster") # other users may not read the source tree
 outside=$(mktemp -d /tmp/sluice-other-user.XXXXXX) || fail "no folder in /tmp"
 chmod 711 "$outside"
 owned=

@@ -7,7 +7,7 @@
 # limit: 120 s
 . "$TOP/tests/cluster/lib.sh"
 command -v cc >/dev/null || skip "no C compiler for the key that the test knows"
-ldd "$BUILD/.libs/libsluice.so" | grep -qE 'lib(asan|tsan|ubsan)' && skip "a sanitizer must be loaded before other libraries"
+ldd "$BUILD/.libs/libsluice.so" | grep -qE 'lib(asan|tsan|ubsan)' && skip "sanitizers must be loaded first"
 cluster=$(dirname "${SLURM_CONF:?no virtual cluster}")
 
 # In two parts, so that neither this file nor the files made from it contain the key.

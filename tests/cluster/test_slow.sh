@@ -22,7 +22,7 @@ for shards in 4 1; do
 	wait "$job_pid" || { show slow; fail "the job did not end well"; }
 	for rank in 0 2 3; do
 		says slow.err.$rank 'wait.* [2-6]\.[0-9] s.*' || fail "rank $rank does not print since when it waits"
-		says slow.err.$rank 'wait.*step 8.*shard [0-9]+' || fail "rank $rank does not name the step and the shard"
+		says slow.err.$rank 'wait.*step 8.*shard [0-9]+' || fail "rank $rank does not name step and shard"
 		says slow.err.$rank 'wait.*rank 1\b.*n[12]' || fail "rank $rank does not name rank 1 and its node"
 	done
 	grep -q lost slow.err.* && { show slow; fail "a slow rank was reported as lost"; }

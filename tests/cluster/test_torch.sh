@@ -34,7 +34,8 @@ else
 	wait
 	tail -n 1 elastic.0 >elastic.out
 fi
-[ "$(final elastic digest)" = "$digest" ] || { tail -n 3 elastic.*; fail "the ranks started by $by end with parameters that differ from srun's"; }
+[ "$(final elastic digest)" = "$digest" ] ||
+	{ tail -n 3 elastic.*; fail "$by and srun end with different parameters"; }
 
 # a GPT job that is interrupted after four of eight steps
 seq 1 20000 >text

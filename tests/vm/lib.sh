@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# What the tests in virtual machines share. Each test sources this and runs in a scratch folder under
-# tests/vm/run, which sets TOP, BUILD, LOGS and SCRATCH and looks for what the test left behind. The machine has
-# two nodes n1, n2; nI has the device rxeI on vI (one virtual machine), or rxe0 on eth0 of machine vmI (two).
-# Lines that begin with "| " are shown also when the test passes.
+# Functions that the tests in virtual machines share. Each test sources this file and runs in a scratch folder
+# under tests/vm/run, which sets TOP, BUILD, LOGS and SCRATCH and checks what the test left behind.
+# The nodes are n1 and n2. With one virtual machine, nI has the device rxeI on vI. With two, it has rxe0 on
+# eth0 of machine vmI. Lines that begin with "| " are shown even if the test passes.
 set -u
 : "${TOP:?start the tests with tests/vm/run}" "${BUILD:?}" "${LOGS:?}" "${SCRATCH:?}"
 cd "$SCRATCH" || exit 1
 
-# The programs themselves and not libtool's scripts around them, which take a second each in the machine.
+# Uses the programs themselves and not libtool's wrapper scripts, which take a second each in the machine.
 export LD_LIBRARY_PATH=$BUILD/.libs
-program() { # NAME: its path
+program() { # NAME: prints its path
 	if [ -x "$BUILD/${1%/*}/.libs/${1##*/}" ] && [ "$1" != "${1##*/}" ]; then
 		echo "$BUILD/${1%/*}/.libs/${1##*/}"
 	elif [ -x "$BUILD/.libs/$1" ]; then
@@ -25,9 +25,9 @@ small=(--data "$LOGS/rows" --model mlp:64 --batch 16 --epochs 3 --seed 1)
 fail() { echo "FAIL: $*"; exit 1; }
 skip() { echo "SKIP: $*"; exit 77; }
 
-# job NAME RANKS COMMAND...: on both nodes (nodes=1 before it: on n1), to its end, over verbs unless
-# SLUICE_TRANSPORT says otherwise. Stdout goes to NAME.out, the stderr of rank R to
-# NAME.err.R, srun's own to NAME.srun; srun_options adds to srun. Gives the status.
+# job NAME RANKS COMMAND...: runs a job on both nodes, or on n1 if nodes=1, until it ends. It uses verbs
+# unless SLUICE_TRANSPORT is set. Stdout goes to NAME.out, the stderr of rank R to NAME.err.R, and srun's own
+# stderr to NAME.srun. srun_options adds options to srun. Returns srun's status.
 srun_options=()
 export SLUICE_TRANSPORT=verbs
 job() {
@@ -39,14 +39,14 @@ job() {
 		"$TOP/tests/vm/rank" "$@" 2>"$SCRATCH/$name.srun"
 }
 
-# The same in the background; its process id is in job_pid.
+# Starts the same job in the background. job_pid is its process id.
 job_start() {
 	rm -f "$SCRATCH"/pid.*
 	job "$@" &
 	job_pid=$!
 }
 
-show() { # what job NAME said
+show() { # prints the output of job NAME
 	local file
 	for file in "$SCRATCH/$1".*; do
 		[ -s "$file" ] && tail -n 12 "$file" | sed "s|^|  ${file##*/}: |"
@@ -54,12 +54,12 @@ show() { # what job NAME said
 	return 0
 }
 
-# Like job, but the test fails when the job does.
+# Like job, but the test fails if the job fails.
 job_ok() {
 	job "$@" || { local status=$?; show "$1"; fail "job $1 ended with status $status"; }
 }
 
-# final NAME FIELD: of the last line of stdout.
+# final NAME FIELD: prints a field of the last line of stdout.
 final() {
 	tail -n 1 "$SCRATCH/$1.out" | sed -n "s/^final .*\\b$2=\\([^ ]*\\).*/\\1/p"
 }
@@ -69,7 +69,8 @@ node_of() { cut -d' ' -f2 "$SCRATCH/pid.$1"; } # RANK
 
 now_ms() { local t=${EPOCHREALTIME/./}; echo $((t / 1000)); }
 
-# Waits until FILE has LINES lines (a metrics file: steps done). 1: too late, or the job of job_start is over.
+# Waits until FILE has LINES lines (complete steps, in a metrics file). Returns 1 at a timeout, or if the job
+# of job_start has ended.
 wait_lines() { # FILE LINES SECONDS
 	local end=$((SECONDS + $3))
 	until [ -e "$1" ] && [ "$(wc -l <"$1")" -ge "$2" ]; do
@@ -78,8 +79,8 @@ wait_lines() { # FILE LINES SECONDS
 	done
 }
 
-# Waits until every rank RANK... has named rank VICTIM of job NAME as lost; prints the milliseconds since
-# START_MS. 1: too late.
+# Waits until every rank RANK... has logged that rank VICTIM of job NAME is lost. Prints the milliseconds
+# since START_MS. Returns 1 at a timeout.
 wait_named() { # NAME VICTIM START_MS LIMIT_MS RANK...
 	local name=$1 victim=$2 start=$3 limit=$4 rank
 	shift 4
@@ -95,13 +96,14 @@ wait_named() { # NAME VICTIM START_MS LIMIT_MS RANK...
 	echo $(($(now_ms) - start))
 }
 
-# Ends all jobs, however.
+# Ends all jobs, in whatever state they are.
 end_jobs() {
 	scancel -s KILL -u root 2>/dev/null
 	wait "$job_pid" 2>/dev/null
 }
 
-# Waits until none of the processes PID... is left; prints the milliseconds since START_MS. 1: too late.
+# Waits until none of the processes PID... exists. Prints the milliseconds since START_MS. Returns 1 at a
+# timeout.
 wait_gone() { # START_MS LIMIT_MS PID...
 	local start=$1 limit=$2 pid
 	shift 2
@@ -117,12 +119,12 @@ wait_gone() { # START_MS LIMIT_MS PID...
 	echo $(($(now_ms) - start))
 }
 
-# One line of FILE must match the pattern.
+# Fails unless a line of FILE matches PATTERN.
 says() { # FILE PATTERN
 	grep -qiE -- "$2" "$1" || { echo "no line of ${1##*/} matches: $2"; sed 's/^/  /' "$1"; return 1; }
 }
 
-# counters DEVICE NAME...: sum of these hardware counters
+# counters DEVICE NAME...: prints the sum of these hardware counters
 counters() {
 	local device=$1 name sum=0
 	shift
@@ -132,13 +134,13 @@ counters() {
 	echo $sum
 }
 
-# perf TOOL OPTION...: a perftest program from n1 to n2; what its client says
+# perf TOOL OPTION...: runs a perftest program from n1 to n2, and prints the output of its client
 perf() {
 	local tool=$1 server tries
 	shift
 	$tool -d rxe2 -x 1 "$@" >"$SCRATCH/perf.server" 2>&1 &
 	server=$!
-	for ((tries = 0; tries < 200; tries++)); do # until its port 18515 is listened on
+	for ((tries = 0; tries < 200; tries++)); do # until the server listens on port 18515
 		! grep -qE ':4853 [0-9A-F]*:[0-9A-F]* 0A' /proc/net/tcp /proc/net/tcp6 || break
 		sleep 0.05
 	done
@@ -149,5 +151,6 @@ perf() {
 	return $status
 }
 
-# bytes_over NAME TRANSPORT: what the workers of job NAME moved over a transport, as rank 0 said at the end
+# bytes_over NAME TRANSPORT: prints the bytes that the workers of job NAME moved over a transport, as rank 0
+# reported
 bytes_over() { sed -n "s/.*bytes by transport.*\\b$2=\\([0-9]*\\).*/\\1/p" "$SCRATCH/$1.err.0"; }

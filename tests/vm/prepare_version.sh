@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# For test_version.sh, on the machine that builds: Sluice with another wire version.
+# Runs for test_version.sh, on the machine that builds. Builds a Sluice with another wire version.
 "$TOP/tests/other_version" "$BUILD" >"$LOGS/other.log" 2>&1

@@ -1,24 +1,24 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Processes that are not in the job try to connect to its ranks (attack.c): none is accepted, no rank ends, and
-# while 200 connections are held half-open the honest ranks connect within 5 s more than without.
+# Processes outside the job try to connect to its ranks (attack.c). None is accepted, and no rank ends. While
+# 200 connections are held half-open, the job's own ranks take at most 5 s longer to connect.
 # limit: 240 s
 . "$TOP/tests/vm/lib.sh"
 
 attack=$(program tests/vm/attack)
 options=("${small[@]}" --shards 4 --recipe "$sparse" --digest --metrics metrics)
 
-# Milliseconds from the start of rank 3, which comes late, to the first step.
+# Prints the milliseconds from the start of rank 3, which starts late, to the first step.
 RANK_HOOK='[ $SLURM_PROCID != 3 ] || { sleep 6; echo ${EPOCHREALTIME/./} >began; }'
 export RANK_HOOK
 first_step() {
 	wait_lines metrics 1 60 || { show "$1"; fail "$1: no step within 60 s"; }
 	echo $(($(now_ms) - $(cat began) / 1000))
 }
-listeners() { # RANK: ADDRESS PORT of what it listens on
+listeners() { # RANK: prints "ADDRESS PORT" for each of its listening sockets
 	rdma resource show cm_id 2>/dev/null | grep 'state LISTEN' | grep "pid $(pid_of "$1") " |
 		sed -n 's/.*src-addr \([0-9.]*\):\([0-9]*\) .*/\1 \2/p' | sort -u
 }
-# other ADDRESS: of the other device
+# other ADDRESS: prints the address of the other device
 other() { [ "$1" = 10.3.0.1 ] && echo 10.3.0.2 || echo 10.3.0.1; }
 
 job_start quiet 4 "$train" "${options[@]}"
@@ -27,7 +27,7 @@ wait "$job_pid" || { show quiet; fail "the undisturbed job failed"; }
 digest=$(final quiet digest)
 rm -f metrics began
 
-# rank 0 sleeps at step 2, so that there is time
+# rank 0 sleeps at step 2, which gives the attack time
 RANK_HOOK+="; export LD_PRELOAD=$(program tests/vm/record_connect.so) RECORD_CONNECT=$SCRATCH/sent"
 job_limit=150 job_start attacked 4 "$train" "${options[@]}" --sleep 0:2:60
 for tries in {1..100}; do
@@ -43,13 +43,13 @@ for rank in 0 1 2; do
 done
 disturbed=$(first_step attacked)
 for flood in "${floods[@]}"; do
-	wait "$flood" || { cat flood.?; fail "flood: somebody was accepted, or there was no flood"; }
+	wait "$flood" || { cat flood.?; fail "flood: a connection was accepted, or too few were opened"; }
 done
 cat flood.?
 begun=$(awk '/^flood:/ { n += $2 } END { print n }' flood.?)
-echo "| 201 connections held half-open, $begun begun: first step $disturbed ms after the start of the last rank" \
+echo "| 201 connections held half-open, $begun started: first step $disturbed ms after the start of the last rank" \
 	"($usual ms without)"
-[ $((disturbed - usual)) -le 5000 ] || fail "the honest ranks took $((disturbed - usual)) ms longer"
+[ $((disturbed - usual)) -le 5000 ] || fail "the job's own ranks took $((disturbed - usual)) ms longer"
 
 tries=0
 for rank in 0 1 2 3; do
@@ -57,10 +57,10 @@ for rank in 0 1 2 3; do
 	from=$(other "$address")
 	for how in lengths "key 0" "key 3" "key 77"; do
 		timeout 100 "$attack" "$from" "$address" "$port" $how >"try.$rank.$tries" 2>&1 ||
-			{ cat "try.$rank.$tries"; fail "$how against rank $rank"; }
+			{ cat "try.$rank.$tries"; fail "$how: the attack on rank $rank did not end as expected"; }
 		tries=$((tries + 1))
 	done
-	for record in sent.*; do # all that was sent to this rank, once more
+	for record in sent.*; do # replays everything that was sent to this rank
 		grep -q "^$address $port " "$record" || continue
 		timeout 60 "$attack" "$from" "$address" "$port" replay "$record" >"replay.$rank.$tries" 2>&1 ||
 			{ cat "replay.$rank.$tries"; fail "a replay was accepted by rank $rank"; }
@@ -68,6 +68,6 @@ for rank in 0 1 2 3; do
 	done
 done
 ls replay.* >/dev/null 2>&1 || fail "nothing was replayed"
-echo "| wrong key, odd private data, replays of what honest ranks sent: $(cat try.* replay.* | grep -c bytes) tries, none accepted"
+echo "| wrong key, odd private data, replayed messages: $(cat try.* replay.* | grep -c bytes) tries, none accepted"
 wait "$job_pid" || { show attacked; fail "the attacked job failed"; }
 [ "$(final attacked digest)" = "$digest" ] || fail "the digest is $(final attacked digest), not $digest"

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# sluice-bench beside perftest, in the same machine and run: five alternating rounds, medians in a table. Nothing is
-# asserted of the figures; both must run.
+# Compares sluice-bench with perftest, in the same machine and run. There are five alternating rounds, and a
+# table of the medians. The figures are not checked, but both programs must succeed.
 # limit: 400 s
 . "$TOP/tests/vm/lib.sh"
 
 bench=$(program sluice-bench)
 [ -x "$bench" ] || fail "no sluice-bench"
 
-# note NAME VALUE: one figure of this round
+# note NAME VALUE: records one figure of this round
 note() {
 	[ -n "$2" ] || fail "$1: no figure"
 	echo "$1 $2" >>figures
 }
-field() { # FILE BYTES NAME: of the row of that size in sluice-bench's JSON
+field() { # FILE BYTES NAME: prints a field of sluice-bench's JSON row for that size
 	grep "\"bytes\":$2," "$1" | sed -n "s/.*\"$3\":\\([0-9.e+]*\\).*/\\1/p"
 }
 mib() { awk -v b="${1:-0}" 'BEGIN { if (b > 0) printf "%.2f\n", b / 1048576 }'; } # perftest's MB
@@ -33,7 +33,8 @@ for ((round = 1; round <= ${BENCH_ROUNDS:-5}; round++)); do
 	for pair in write:put send:notify; do
 		perf ib_${pair%:*}_lat -s 8 -n 2000 >perf.out || { cat perf.out perf.server; fail "ib_${pair%:*}_lat"; }
 		note ib_${pair%:*}_lat:8 "$(awk '$1 == 8 { print $5 }' perf.out)"
-		# perftest never sleeps; here a wait may sleep only when it took longer than a message ever takes
+		# perftest never sleeps. This lets a wait of Sluice sleep only after it has taken longer than any
+		# message takes.
 		SLUICE_SPIN=10ms job_ok lat 2 "$bench" "${pair#*:}" --sizes 8 --seconds 1 --json
 		note "${pair#*:}":8 "$(field lat.out 8 us_p50)"
 	done

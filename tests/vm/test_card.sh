@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# The report for the first users of a card: sluice-info --card, and put with memory windows and relaxed ordering on
-# and off in one table. soft-RoCE has windows, and its kernel ignores relaxed ordering.
+# Checks the report that the first users of a card run: sluice-info --card, and put with memory windows and
+# relaxed ordering on and off in one table. soft-RoCE has windows. Its kernel ignores relaxed ordering.
 # limit: 120 s
 . "$TOP/tests/vm/lib.sh"
 
@@ -9,7 +9,7 @@ info=$(program sluice-info) bench=$(program sluice-bench)
 
 nodes=1 job card 1 "$info" --card --json
 for name in card card-windows card-inline card-pinned card-rnr card-class card-mtu card-ack-timeout card-relaxed card-dma-buf; do
-	grep -q "\"$name\"" card.out || { show card; fail "--card says nothing of $name"; }
+	grep -q "\"$name\"" card.out || { show card; fail "--card does not report $name"; }
 done
 nodes=1 job text 1 "$info" --card
 sed -n '/^Card/,$s/^/| /p' text.out

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# The same job over verbs and over shared memory ends with the same bits, also with dense messages and with
-# servers of their own; all bytes between ranks went over verbs.
+# The same job ends with the same bits over verbs and over shared memory, including with dense messages and
+# with dedicated servers. All bytes between ranks go over verbs.
 # quick: 1
 # limit: 240 s
 . "$TOP/tests/vm/lib.sh"

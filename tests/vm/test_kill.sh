@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# kill -9 of a worker and of a shard owner, 20 times in all: the other ranks know within 2 s, then they end or, where a
-# worker was lost and the policy is to continue, go on.
+# kill -9 ends a worker or a shard owner, 20 times in all. The other ranks report it within 2 s. Then they end
+# or, if a worker was lost and the policy is to continue, go on.
 # limit: 480 s
 . "$TOP/tests/vm/lib.sh"
 
@@ -20,21 +20,23 @@ for ((round = 0; round < rounds; round++)); do
 	start=$(now_ms)
 	kill -9 "$(pid_of $victim)"
 	took=$(wait_named kill $victim "$start" 2000 "${others[@]}") ||
-		{ show kill; fail "round $round: rank $victim was killed, after $took ms not all others know"; }
+		{ show kill; fail "round $round: not all others report the killed rank $victim after $took ms"; }
 	if [ $policy = continue ] && [ $victim != 3 ]; then
 		lines=$(wc -l <metrics)
-		wait_lines metrics $((lines + 10)) 30 || { show kill; fail "round $round: the job does not go on"; }
+		wait_lines metrics $((lines + 10)) 30 || { show kill; fail "round $round: the job did not continue"; }
 		kill -TERM "$(pid_of 0)"
 		wait "$job_pid"
 		says kill.err.0 'stopped by a signal after step' ||
 			{ show kill; fail "round $round: the job that went on did not end well"; }
 		what="went on and ended well"
 	else
-		gone=$(wait_gone "$start" 6000 "${pids[@]}") || { show kill; fail "round $round: after $gone ms others still run"; }
+		gone=$(wait_gone "$start" 6000 "${pids[@]}") ||
+			{ show kill; fail "round $round: other ranks still run after $gone ms"; }
 		wait "$job_pid" && fail "round $round: srun ended with status 0"
 		what="ended after $gone ms"
 	fi
-	echo "round $round, $policy: rank $victim on $(node_of $victim) killed; known after $took ms; the others $what"
+	echo "round $round, $policy: rank $victim on $(node_of $victim) killed; reported after $took ms, others $what"
 	[ "$took" -le $slowest ] || slowest=$took
 done
-echo "| $rounds of $rounds kills of a worker or the shard owner: all others knew after at most $slowest ms, then ended or went on by policy"
+echo "| $rounds of $rounds kills of a worker or the shard owner: all others reported it within $slowest ms," \
+	"then ended or continued as the policy says"

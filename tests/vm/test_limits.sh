@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Too little locked memory, no /dev/infiniband, a port that is down, no usable address: each is refused before
-# anything is registered, with a sentence that says what to do, and sluice-info --check says the same.
+# Too little locked memory, no /dev/infiniband, a port that is down, and no usable address. A job refuses each
+# of these before it registers memory, with a sentence that says what to do. sluice-info --check prints the
+# same.
 # quick: 1
 # limit: 180 s
 . "$TOP/tests/vm/lib.sh"
@@ -15,7 +16,7 @@ restore() {
 }
 trap restore EXIT
 
-# refused NAME PATTERN...: a job and sluice-info --check on n1 must fail with words that match all patterns
+# refused NAME PATTERN...: a job on n1 and sluice-info --check must fail with messages that match all patterns
 refused() {
 	local name=$1 began took pattern
 	shift
@@ -34,12 +35,12 @@ refused() {
 
 if [ -x "$info" ]; then
 	srun -N1 -n1 -w n1 "$TOP/tests/vm/rank" "$info" --check >ok.info 2>&1 ||
-		{ cat ok.info; fail "sluice-info --check finds something wrong where all is well"; }
+		{ cat ok.info; fail "sluice-info --check reports a fault on a node that has none"; }
 else
 	fail "no sluice-info"
 fi
 
-# root may lock what it likes: without that right it is like everybody
+# root may lock any amount of memory. Without that capability it has the same limit as any user.
 export RANK_HOOK='ulimit -l 64; set -- setpriv --bounding-set=-ipc_lock "$@"'
 refused memlock 'locked memory' '65536|64 KiB' 'memlock' 'LimitMEMLOCK|limits'
 unset RANK_HOOK

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# The cable of n1 is pulled (the far end of its interface goes down: the port says DOWN, addresses stay). Both nodes
-# reach each other over loopback too, which is the control network.
-# Link down for 1, 5, 20 and 40 s, and again and again for 3 s with 3 s in between: nobody is lost, and the digest is right.
-# A rank that is killed meanwhile is named within 2 s, or the rank beside it, which then gives up. Link down for longer than SLUICE_LINK_LOST_AFTER: each rank
-# names a lost peer of the other node, and all end.
-# limit: 480 s
+# Pulls the cable of n1: the far end of its interface goes down, so the port is DOWN, but the addresses stay.
+# The nodes can also reach each other over loopback, which is the control network.
+# The link is down for 1, 5, 20 and 40 s, and repeatedly for 3 s with 3 s in between. No rank is lost, and the
+# digest is right.
+# If a rank is killed in that time, the other node names it within 2 s, or names the other rank of its node,
+# which gives up because of it.
+# If the link is down for longer than SLUICE_LINK_LOST_AFTER, each rank names a lost peer on the other node,
+# and all ranks end.
 . "$TOP/tests/vm/lib.sh"
 trap 'ip link set p1 up' EXIT
 export SLUICE_CONTROL_INTERFACE=lo
@@ -13,7 +15,7 @@ options=("${small[@]}" --shards 4 --recipe "$sparse" --digest)
 SLUICE_TRANSPORT=shm job_ok shm 4 "$train" "${options[@]}" --epochs 8
 digest=$(final shm digest)
 
-started() { # NAME OPTION...: a job that has done its first steps
+started() { # NAME OPTION...: starts a job, and waits until it has done its first steps
 	rm -f metrics "$1".*
 	job_limit=200 job_start "$1" 4 "$train" "${options[@]}" --metrics metrics "${@:2}"
 	wait_lines metrics 3 60 || { show "$1"; fail "$1: no step was done within 60 s"; }
@@ -49,7 +51,8 @@ while kill -0 $job_pid 2>/dev/null && [ $flaps -lt 15 ]; do
 done
 ended_well flap "$digest"
 [ $flaps -ge 2 ] || fail "the job was over after $flaps times without link"
-echo "| link down for 3 s, $flaps times, with 3 s in between: digest as over shm, connected again $(grep -h 'connected again' flap.err.* | wc -l) times"
+echo "| link down $flaps times for 3 s, with 3 s in between: digest as over shm," \
+	"connected again $(grep -h 'connected again' flap.err.* | wc -l) times"
 
 started killed --epochs 100000
 ip link set p1 down
@@ -57,7 +60,8 @@ sleep 6
 victim=$(pid_of 3)
 start=$(now_ms)
 kill -9 "$victim"
-took=$(wait_named killed '[23]' "$start" 2000 0 1) || { show killed; fail "rank 3 was killed while the link was down: after $took ms the other node does not know"; }
+took=$(wait_named killed '[23]' "$start" 2000 0 1) ||
+	{ show killed; fail "the other node does not report rank 3, killed while the link was down, after $took ms"; }
 ip link set p1 up
 wait "$job_pid" && fail "srun ended with status 0"
 echo "| rank 3 killed while the link was down: named after $took ms by the ranks of the other node"
@@ -70,13 +74,15 @@ slowest=0 pids=()
 for rank in 0 1 2 3; do
 	pids+=("$(pid_of $rank)")
 	until grep -qE 'rank [0-3]\b.*lost' gone.err.$rank 2>/dev/null; do
-		[ $(($(now_ms) - start)) -le 16000 ] || { show gone; fail "rank $rank names nobody as lost after 16 s"; }
+		[ $(($(now_ms) - start)) -le 16000 ] || { show gone; fail "rank $rank names no lost rank after 16 s"; }
 		sleep 0.02
 	done
-	took=$(($(stat -c %.3Y gone.err.$rank | tr -d .) - start)) # when it was written, not when it was seen
+	# the time at which the message was written, which is before this script saw it
+	took=$(($(stat -c %.3Y gone.err.$rank | tr -d .) - start))
 	[ $took -le $slowest ] || slowest=$took
 done
 named=$(grep -hoE 'rank [0-3] \(node n[12]\) is lost' gone.err.* | sort | uniq -c | sort -rn | head -n 1)
-gone=$(wait_gone "$start" 20000 "${pids[@]}") || { show gone; fail "after $gone ms ranks still run"; }
+gone=$(wait_gone "$start" 20000 "${pids[@]}") || { show gone; fail "ranks still run after $gone ms"; }
 wait "$job_pid" && fail "srun ended with status 0"
-echo "| link down for good: all ranks named a lost one after $slowest ms at the latest, ended after $gone ms; most often named:$named"
+echo "| link down for good: all ranks named a lost one within $slowest ms and ended after $gone ms;" \
+	"most often named:$named"

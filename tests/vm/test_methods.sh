@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Named methods spread over the axes of a recipe end with the same bits over verbs and over shared memory: other
-# selections, supports that are agreed on, few bits, uploads left out, local steps, averages of parameters.
+# Named methods that cover the parts of a recipe end with the same bits over verbs and over shared memory:
+# various selections, agreed supports, few bits, omitted uploads, local steps and averages of parameters.
 # limit: 600 s
 . "$TOP/tests/vm/lib.sh"
 

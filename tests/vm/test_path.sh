@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# The packets on the wire: they have the traffic class 106 (DSCP 26, ECN), or the one that the user gives, also those
-# of the connection manager; and nodes whose interfaces have different MTUs use the smaller one.
+# Checks the packets on the wire. They have the traffic class 106 (DSCP 26, ECN), or the class that the user
+# sets, and so do those of the connection manager. Nodes whose interfaces have different MTUs use the smaller
+# one.
 # quick: 1
 # limit: 180 s
 . "$TOP/tests/vm/lib.sh"
@@ -10,7 +11,7 @@ dense=(--shards 2 --dense --digest)
 restore() { ip link set v2 mtu 9000; }
 trap restore EXIT
 
-# watched NAME: the job, while its packets are counted on the wire of node 1
+# watched NAME: runs the job, and counts its packets on the wire of node 1
 watched() {
 	local watcher
 	"$classes" p1 >"$1.classes" 2>&1 &
@@ -20,7 +21,8 @@ watched() {
 	wait $watcher
 	[ -s "$1.classes" ] || fail "$1: no RoCE packet passed p1"
 }
-# only NAME CLASS: no packet has another class, except rejects of the connection manager (308 bytes), which have 0
+# only NAME CLASS: fails if a packet has another class. Rejects of the connection manager (308 bytes) may have
+# class 0.
 only() {
 	echo "| $1: traffic class, packets, bytes of the longest: $(tr '\n' ' ' <"$1.classes")"
 	[ "$(grep -v '^0 [0-9]* 308$' "$1.classes" | cut -d' ' -f1)" = "$2" ] ||

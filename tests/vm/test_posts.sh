@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# A step moves one write, one read and one notice for each remote (worker, shard), and nothing else of size: counted
-# by a preloaded wrapper around posting, as the difference between two jobs of different lengths.
+# In each step, every remote pair of a worker and a shard needs one write, one read and one notice, and no
+# other large transfer. A preloaded wrapper counts the posts, and the test compares two jobs of different
+# lengths.
 # quick: 1
 # limit: 120 s
 . "$TOP/tests/vm/lib.sh"
@@ -9,7 +10,7 @@ preload=$(program tests/vm/count_posts.so)
 [ -e "$preload" ] || fail "no $preload"
 export RANK_HOOK="export LD_PRELOAD=$preload"
 
-counted() { # NAME LIMIT: sums over the ranks of the 7 kinds, of their doorbells, and the steps
+counted() { # NAME LIMIT: prints sums over the ranks: posts of 7 kinds, their doorbells, and steps
 	export COUNT_POSTS=$SCRATCH/$1.posts
 	job_ok "$1" 4 "$train" "${small[@]}" --shards 8 --recipe "$sparse" --batch 4 --epochs 1 --limit "$2"
 	[ "$(ls "$1".posts.* 2>/dev/null | wc -l)" = 4 ] || { show "$1"; fail "$1: not all four ranks were counted"; }
@@ -26,15 +27,15 @@ for i in 0 1 2 3 4 5 6; do
 	bells[i]=$((long[i + 7] - short[i + 7]))
 	echo "${names[i]}: ${short[i]} in ${short[14]} steps, ${long[i]} in ${long[14]}; doorbells: ${short[i + 7]} and ${long[i + 7]}"
 done
-# four workers, eight shards, of which each rank owns two: 24 remote pairs
+# four workers and eight shards, two on each rank, so there are 24 remote pairs
 echo "| $steps steps of 24 remote (worker, shard): ${more[0]} writes by ${bells[0]} doorbells, ${more[4]} reads by ${bells[4]}, ${more[1]} notices by ${bells[1]}, ${more[3]} other large writes, ${more[2]} small ones (heartbeats, credits), ${more[5]} of barriers and sums"
 for i in 0 1 4; do
 	[ "${more[i]}" = $((24 * steps)) ] || fail "${names[i]}: ${more[i]}, not $((24 * steps))"
 done
-[ "${more[3]}" = 0 ] && [ "${more[6]}" = 0 ] || fail "there are other requests"
-# each worker has three peers, and posts the pushes to a peer's two shards with one doorbell
+[ "${more[3]}" = 0 ] && [ "${more[6]}" = 0 ] || fail "there are requests of other kinds"
+# each worker has three peers, and posts the pushes to both shards of a peer with one doorbell
 [ "${bells[0]}" -le $((12 * steps)) ] || fail "${bells[0]} doorbells for the pushes, more than $((12 * steps))"
 # Notices and READs share a doorbell if the rank sees two pushes, or two notices, at once.
 for i in 1 4; do
-	[ "${bells[i]}" -lt $((24 * steps)) ] || fail "${names[i]}: each of the $((24 * steps)) rang its own doorbell"
+	[ "${bells[i]}" -lt $((24 * steps)) ] || fail "${names[i]}: each of the $((24 * steps)) had its own doorbell"
 done

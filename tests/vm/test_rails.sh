@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Nodes with several cards in several networks: every job starts within 15 s and ends with the bits of
-# shared memory, or all ranks name the cause at once. Node n1 has the devices a1, a2, n2 has b1 and b2. a1 and b1
-# are on one switch, a2 and b2 on another.
+# Nodes have several cards in several networks. Every job starts within 15 s and ends with the bits of shared
+# memory, or all ranks name the cause at once. Node n1 has the devices a1 and a2, and n2 has b1 and b2. a1 and
+# b1 are on one switch, a2 and b2 on another.
 # limit: 420 s
 . "$TOP/tests/vm/lib.sh"
 
@@ -29,7 +29,8 @@ for name in $devices; do
 done
 trap 'for name in $devices; do rdma link delete $name; ip link delete n$name; done; ip link delete sw1; ip link delete sw2' EXIT
 
-# addresses DEVICE ADDRESS...: these, in this order; "100:ADDRESS" is on VLAN 100 of the device
+# addresses DEVICE ADDRESS...: assigns these addresses in this order. "100:ADDRESS" is on VLAN 100 of the
+# device.
 addresses() {
 	local device=$1 address interface
 	shift
@@ -49,7 +50,7 @@ addresses() {
 	done
 }
 
-# cards N1 N2: what SLUICE_DEVICE is on each node
+# cards N1 N2: sets SLUICE_DEVICE on each node
 cards() {
 	export RANK_HOOK="case \$SLURMD_NODENAME in n1) SLUICE_DEVICE=$1 ;; *) SLUICE_DEVICE=$2 ;; esac"
 }
@@ -58,7 +59,8 @@ sum=
 export SLUICE_BOOT_TIMEOUT=15 SLUICE_LOG=warn,rdma+info
 train_job() { job_ok "$1" 4 "$train" "${small[@]}" --digest --shards 4 --recipe "$sparse"; }
 
-# same NAME [TRANSPORT]: a job of four ranks ends with the digest of shm; its bytes went over TRANSPORT (verbs)
+# same NAME [TRANSPORT]: a job of four ranks must end with the digest of shm, and its bytes must use TRANSPORT
+# (verbs)
 same() {
 	local name=$1 transport=${2:-verbs}
 	train_job "$name"
@@ -71,7 +73,7 @@ SLUICE_TRANSPORT=shm train_job shm
 sum=$(final shm digest)
 [ -n "$sum" ] || { show shm; fail "no digest"; }
 
-# Two rails without a route between them. The ranks of a node take its cards in turn.
+# Two rails without a route between them. The ranks of a node use its cards in turn.
 addresses a1 10.11.0.1/24
 addresses a2 10.12.0.1/24
 addresses b1 10.11.0.2/24
@@ -80,28 +82,29 @@ cards a1,a2 b1,b2
 same rails
 says "$SCRATCH/rails.err.0" 'verbs: a1 port 1 .*one of 2 that ranks take in turn' || fail "rank 0 is not on a1"
 says "$SCRATCH/rails.err.1" 'verbs: a2 port 1 .*one of 2 that ranks take in turn' || fail "rank 1 is not on a2"
-says "$SCRATCH/rails.err.0" 'verbs: [0-9]+ pairs of ranks connect through cards of one network' || fail "the ways are not named"
+says "$SCRATCH/rails.err.0" 'verbs: [0-9]+ pairs of ranks connect through cards of one network' ||
+	fail "the log does not name the networks"
 
-# Only one node has both rails.
+# only one node has both rails
 cards a1,a2 b2
 same half
 
-# A card without an address, and one that leads elsewhere.
+# one card has no address, and another is in a different network
 addresses b1
 cards a1,a2 b1,b2
 same no_address
 addresses b1 10.15.0.2/24
 same elsewhere
 
-# The cards share a VLAN only, whose address the kernel lists first here and second there.
+# The cards share only a VLAN. The kernel lists its address first on one node and second on the other.
 addresses a1 10.14.0.1/24 100:10.13.0.1/24
 addresses b1 100:10.13.0.2/24 10.15.0.2/24
 cards a1 b1
 same vlan
 SLUICE_GID_NET=10.13.0.0/16 same vlan_by_name
-says "$SCRATCH/vlan_by_name.err.0" 'verbs: a1 port 1 .*10\.13\.0\.1' || fail "SLUICE_GID_NET is not obeyed"
+says "$SCRATCH/vlan_by_name.err.0" 'verbs: a1 port 1 .*10\.13\.0\.1' || fail "SLUICE_GID_NET is ignored"
 
-# No common network and no route: the ranks say so, or use another transport.
+# Without a common network or a route, the ranks report it or use another transport.
 addresses a1 10.11.0.1/24
 addresses b2 10.12.0.2/24
 cards a1 b2

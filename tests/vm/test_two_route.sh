@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Two machines whose cards are in different networks with a route between them, as in a fabric where each node has
-# its own: a trial connection proves the route, and the job over verbs ends with the bits of shared memory.
+# The cards of two machines are in different networks with a route between them, as in a fabric where each
+# node has its own network. A trial connection finds the route, and the job over verbs ends with the bits of
+# shared memory.
 # machines: 2
 # limit: 240 s
 . "$TOP/tests/vm/lib.sh"
 
-join() { # OWN OTHER: gives eth0 the address OWN and a route to the network of OTHER
+join() { # OWN OTHER: prints commands for eth0: the address OWN and a route to the network of OTHER
 	echo "ip address add $1/24 dev eth0 && ip route add ${2%.*}.0/24 dev eth0 src $1"
 }
 sh -c "$(join 10.16.0.1 10.17.0.2)" || fail "no route on vm1"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# The machine itself, without Sluice: two devices with a wire between them. Where this fails, the other tests
-# mean nothing.
+# Tests the machine without Sluice: two devices with a link between them. If this fails, the other tests mean
+# nothing.
 # quick: 1
 # limit: 60 s
 . "$TOP/tests/vm/lib.sh"
@@ -12,5 +12,5 @@ done
 before=$(counters rxe2 rcvd_pkts)
 perf ib_write_bw -n 100 -s 65536 >client.log || { cat client.log perf.server; fail "ib_write_bw"; }
 packets=$(($(counters rxe2 rcvd_pkts) - before))
-[ $packets -ge 1600 ] || fail "only $packets packets of 1600 crossed the wire"
-echo "| rxe1 to rxe2, 64 KiB writes: $(awk '$1 == 65536 { print $4 }' client.log) MB/s, $packets packets on the wire"
+[ $packets -ge 1600 ] || fail "only $packets packets of 1600 crossed the link"
+echo "| rxe1 to rxe2, 64 KiB writes: $(awk '$1 == 65536 { print $4 }' client.log) MB/s, $packets packets on the link"
