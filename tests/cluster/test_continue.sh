@@ -69,4 +69,4 @@ done
 job refused 2 $small --on-failure continue && fail "continue without servers was accepted"
 cat "$SCRATCH"/refused.err.* | grep -q 'needs dedicated servers' ||
 	{ show refused; fail "continue without servers is not refused with the reason"; }
-echo "| $rounds of $rounds losses: the job continued to its end; survivors named the lost worker within $slowest ms"
+echo "| $rounds of $rounds losses: the job ended well; survivors named the lost worker within $slowest ms"

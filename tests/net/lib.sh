@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# What the tests in this folder share, besides what they share with tests/cluster: four nodes n1 to n4,
-# each with one rank, and between them nothing but the interface "wire" of each.
+# Functions that the tests in this folder share, in addition to those of tests/cluster. There are four nodes
+# n1 to n4 with one rank each. They share nothing but a network, to which each node has the interface "wire".
 . "$TOP/tests/cluster/lib.sh"
 nodes=4
-unset SLUICE_TRANSPORT # that libfabric is needed is found out by the job
-export SLUICE_LOST_AFTER=30s # where a test does not say otherwise: the machine may be busy
+unset SLUICE_TRANSPORT # so that the job itself must find that it needs libfabric
+export SLUICE_LOST_AFTER=30s # unless a test sets another time; the machine may be busy
 
 on() { "$TOP/tools/devcluster/devcluster" exec "$@"; } # NODE COMMAND...
 
-# The process that holds the namespaces of a node, or nothing.
+# Prints the process that holds the namespaces of a node, or nothing.
 holder() { # NODE
 	local p
 	for p in $(pgrep -x sluice-node); do
@@ -17,7 +17,7 @@ holder() { # NODE
 	done
 }
 
-# A second network between the nodes, besides the wire: interface "control". It ends with the nodes.
+# Adds a second network between the nodes, with the interface "control" on each. It disappears with the nodes.
 control_network() {
 	local i first=$(holder n1) node
 	[ -n "$first" ] || fail "no process holds the namespaces of n1"
@@ -35,7 +35,7 @@ no_control_network() {
 	nsenter -t "$(holder n1)" -n sh -c 'for i in 2 3 4; do ip link del c$i; done; ip link del control'
 }
 
-# on_one_node NAME OPTION...: the job of four ranks on one node, which reach each other through shm.
+# on_one_node NAME OPTION...: runs the job of four ranks on one node, where they communicate through shm.
 on_one_node() {
 	SLUICE_TRANSPORT=shm nodes=1 job_ok "$1" 4 "${@:2}"
 }
@@ -49,7 +49,7 @@ wait_for_file() { # FILE
 	fail "no file $1"
 }
 
-# The ranks stand still until who is to disturb the job has begun: else it may have ended before.
+# Stops the ranks until the program that disturbs the job has begun. Otherwise the job might end before.
 halt() {
 	mapfile -t halted < <(ranks | awk '{ print $2 }')
 	[ ${#halted[@]} = 4 ] || fail "${#halted[@]} of 4 ranks are running"
@@ -61,13 +61,14 @@ go_on() {
 	trap - EXIT
 }
 
-# Job NAME must have ended with the digest of job "undisturbed".
+# Fails unless job NAME has ended with the digest of the job "undisturbed".
 same_digest() { # NAME [WHERE]
 	local wanted=$(final undisturbed digest) found=$(final "$1" digest)
-	[ -n "$wanted" ] && [ "$found" = "$wanted" ] || fail "the digest${2:+ }${2-} is '$found', undisturbed it is '$wanted'"
+	[ -n "$wanted" ] && [ "$found" = "$wanted" ] ||
+		fail "the digest${2:+ }${2-} is '$found', but '$wanted' in the undisturbed job"
 }
 
-# The bytes that all nodes have sent so far, with the headers that interfaces count.
+# Prints the bytes that all nodes have sent so far, including the headers that interfaces count.
 sent_bytes() {
 	local i
 	for i in 1 2 3 4; do
@@ -75,12 +76,13 @@ sent_bytes() {
 	done | awk '{ sum += $1 } END { printf "%d\n", sum }'
 }
 
-# What job NAME counted on one transport: the number behind "ofi=" in its report.
+# Prints the bytes that job NAME counted on one transport, such as the number after "ofi=" in its report.
 carried() { # NAME TRANSPORT
 	sed -n "s/.*bytes by transport.*\\b$2=\\([0-9]*\\).*/\\1/p" "$SCRATCH/$1.err.0"
 }
 
-# A job that goes on until something ends it, and has done its first steps. Sets pid[RANK], one rank a node.
+# Starts a job that trains until something ends it, and waits for its first steps. Sets pid[RANK]. Each node
+# has one rank.
 endless() { # NAME OPTION...
 	local name=$1 line rank number node list
 	job_start "$name" 4 "${@:2}" --epochs 100000 --metrics "$SCRATCH/$name.metrics"
@@ -96,7 +98,8 @@ endless() { # NAME OPTION...
 }
 pid=()
 
-# Waits until each rank but those in LOST has named one of these, and has ended; sets took to a text with both times.
+# Waits until each rank except those in LOST has named one of LOST as lost and has ended. Sets took to a text
+# with both times.
 all_name() { # NAME START LIMIT_MS LOST...
 	local name=$1 start=$2 limit=$3 rank others=() lost="${*:4}" named
 	for rank in "${!pid[@]}"; do
@@ -111,18 +114,18 @@ all_name() { # NAME START LIMIT_MS LOST...
 	done
 	named=$(($(now_ms) - start))
 	took=$(wait_gone "$start" "$limit" $(for rank in "${others[@]}"; do echo "${pid[rank]}"; done)) ||
-		{ show "$name"; fail "after $took ms others still run"; }
+		{ show "$name"; fail "other ranks still run after $took ms"; }
 	took="after $named ms and ended after $took ms"
 }
 
-# Hundredths of a second of processor time that a process has used.
+# Prints the processor time that a process has used, in hundredths of a second.
 processor_time() { # PID
 	sed 's/.*) //' "/proc/$1/stat" | awk '{ print $12 + $13 }'
 }
 
 # ---- damage while a job trains: test_reset and test_flips --------------------------------------------
 
-# The connections of the job's ranks on NODE to those of other nodes: lines "FROM TO", each "ADDRESS:PORT".
+# Prints the connections of the job's ranks on NODE to ranks on other nodes: lines "FROM TO", each "ADDRESS:PORT".
 connections() { # NODE
 	on "$1" ss -Htnp state established | awk '/sluice-train/ {
 		from = $3; to = $4
@@ -130,8 +133,9 @@ connections() { # NODE
 		if (from != to && to ~ /^198\.1[89]\./) print $3, $4 }'
 }
 
-# Waits for a job that was damaged, and sets how: "right digest", or "ended and named" where each rank has named
-# a rank and its node (one does, if the training is done). Status 1: neither, or SECONDS passed without a step and without the end.
+# Waits for a job that was damaged, and sets how. It is "right digest", or "ended and named" if each rank has named
+# a rank and its node. After the training, one such rank is enough. Returns 1 if the job ended in another way, or
+# if SECONDS passed without a step.
 how_it_ended() { # NAME SECONDS
 	local name=$1 limit=$(($2 * 1000)) start=$(now_ms) steps=0 now status least named
 	while kill -0 "$job_pid" 2>/dev/null; do
@@ -140,7 +144,7 @@ how_it_ended() { # NAME SECONDS
 		if [ $(($(now_ms) - start)) -gt "$limit" ]; then
 			kill -KILL $(ranks | awk '{ print $2 }') 2>/dev/null
 			wait "$job_pid"
-			how="it hangs: no step and no end in $2 s"
+			how="it hangs: it did no step in $2 s"
 			return 1
 		fi
 		sleep 0.05
@@ -159,7 +163,7 @@ how_it_ended() { # NAME SECONDS
 	return 1
 }
 
-# What each of the tries was, "HOW" per line of FILE: the counts.
+# Prints how often each result occurs in FILE, which has one result per line.
 counts() { # FILE
 	sort "$1" | uniq -c | awk '{ n = $1; $1 = ""; printf "%s%s: %d", (NR > 1 ? "," : ""), $0, n }'
 }

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# What the interfaces sent is what Sluice counts, but for headers: at most 5 % and what frames of 1500
-# bytes add (66 of 1514 bytes), and the start of the job, in which Slurm and PMIx talk.
+# The interfaces send the bytes that Sluice counts, plus headers. At most 5 % may be added, besides the
+# headers of frames of 1500 bytes (66 of 1514 bytes) and the start of the job, when Slurm and PMIx
+# communicate.
 # limit: 60 s
 . "$TOP/tests/net/lib.sh"
 
@@ -11,6 +12,7 @@ before=$(sent_bytes)
 job_ok dense 4 $small --recipe "up=all down=all update=sgd" --shards 4 --epochs 2
 sent=$(($(sent_bytes) - before - start)) counted=$(($(carried dense ofi) - counted_start))
 ratio=$(awk -v s=$sent -v c=$counted 'BEGIN { printf "%.4f", s / c }')
-echo "| start: $counted_start counted; $counted bytes counted, $sent sent by the interfaces: $ratio of it (and $start for the start of a job)"
+echo "| $counted bytes counted, $sent sent by the interfaces: ratio $ratio;" \
+	"start of the job: $counted_start counted, $start sent"
 awk -v r=$ratio 'BEGIN { exit !(r >= 1 && r <= 1.05 * 1514 / 1448) }' ||
-	fail "the interfaces sent $ratio times what Sluice counts"
+	fail "the interfaces sent $ratio times the bytes that Sluice counts"

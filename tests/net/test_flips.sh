@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# A cable that changes bits, behind the back of the TCP checksum: no result is wrong, and nobody waits for what was
-# lost with them. FLIPS_RANDOM and FLIPS_AIMED: tries with a bit anywhere, and in the key of a small put.
+# A cable changes bits that the TCP checksum does not detect. No result may be wrong, and no rank may wait
+# forever for lost data. FLIPS_RANDOM is the number of tries with a changed bit anywhere, FLIPS_AIMED with one
+# in the key of a small put.
 # limit: 7200 s
 . "$TOP/tests/net/lib.sh"
 anywhere=${FLIPS_RANDOM:-$(repeats 6)} aimed=${FLIPS_AIMED:-$(repeats 2)}

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# An intruder who speaks libfabric: it heard the handshakes of a job on the wire of one node, says all their messages
-# again to each rank while the job trains, and puts to keys that it guesses. Each put is refused, nobody answers a
-# message, and the digest is that of a job without it.
+# An intruder speaks libfabric. It has recorded the handshakes of a job on the wire of one node. While the job
+# trains, it repeats all of their messages to each rank, and puts to keys that it guesses. Each put is
+# refused, no rank answers a message, and the digest is that of a job without the intruder.
 # limit: 120 s
 . "$TOP/tests/net/lib.sh"
 [ -x "$BUILD/tests/net/intruder" ] || skip "this build has no libfabric"
 
 on_one_node undisturbed $small --recipe "$sparse" --shards 4 --epochs 40 --digest
-read -r magic bytes < <("$BUILD/tests/net/intruder" frame) && [ -n "$bytes" ] || fail "the intruder does not say what a message is"
+read -r magic bytes < <("$BUILD/tests/net/intruder" frame) && [ -n "$bytes" ] ||
+	fail "the intruder does not print the format of a message"
 on n1 python3 - heard "$magic" "$bytes" <<'P' &
 import os, socket, sys, time
 wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
@@ -34,10 +35,10 @@ wait_for_file heard.begun
 job_start visited 4 $small --recipe "$sparse" --shards 4 --epochs 40 --digest --metrics "$SCRATCH/visited.metrics"
 wait_lines visited.metrics 1 60 || { show visited; fail "no step was done within 60 s"; }
 : >heard.end
-wait $listener || fail "nobody could listen on the wire of n1"
+wait $listener || fail "the program that records the wire of n1 failed"
 heard=$(($(stat -c %s heard) / bytes))
-# Rank 0 exchanges five messages with each of three others.
-[ $heard -ge 15 ] || fail "$heard messages of handshakes were heard, and there are 15"
+# Rank 0 exchanges five messages with each of the three other ranks.
+[ $heard -ge 15 ] || fail "$heard messages of handshakes were recorded, but there are 15"
 halt
 sockets=()
 for i in 1 2 3 4; do
@@ -56,4 +57,5 @@ wait "$job_pid" || { show visited; fail "the job did not survive the intruder"; 
 [ "$sent" = $((4 * heard)) ] || fail "$sent of $((4 * heard)) messages reached the ranks"
 [ "$answers" = 0 ] || fail "the intruder got $answers answers"
 same_digest visited
-echo "| $sent messages of $heard that were heard, and $refused puts to guessed keys: none answered or taken, digest $(final visited digest)"
+echo "| $sent copies of $heard recorded messages and $refused puts to guessed keys: none answered or accepted," \
+	"digest $(final visited digest)"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# A link that is down for a second changes nothing. Where a second network shows that the process lives, the same holds
-# for a longer time, up to SLUICE_LINK_LOST_AFTER. Otherwise its rank is lost, and both sides name one after
-# SLUICE_LOST_AFTER.
+# A link that is down for one second changes nothing. If a second network shows that the process lives, the
+# link may be down longer, up to SLUICE_LINK_LOST_AFTER. Otherwise its rank is lost, and each side names a
+# rank of the other side after SLUICE_LOST_AFTER.
 # limit: 600 s
 . "$TOP/tests/net/lib.sh"
 export SLUICE_INTERFACE=wire
@@ -47,7 +47,7 @@ cut() { # WHY
 	gone=$(wait_gone "$start" 30000 "${pid[2]}") || { show cut; fail "the rank that was cut off still runs after $gone ms"; }
 	on n3 ip link set wire up
 	wait "$job_pid" && fail "srun ended with status 0"
-	says cut.err.2 "is lost|dropped this rank" || fail "the rank that was cut off does not say so"
+	says cut.err.2 "is lost|dropped this rank" || fail "the rank that was cut off does not report it"
 	says cut.err.0 "$1" || fail "the reason is missing"
 	echo "| link down for good, $1: the others named the rank $took, it ended after $gone ms"
 	rm -f cut.*

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# SLUICE_PORTS behind a firewall: each node accepts connections and datagrams to one port for the job, and to what
-# Slurm listens on, and drops all others. A job that listens on that port trains as undisturbed, and nothing is dropped;
-# one without SLUICE_PORTS does not connect.
+# Runs a job with SLUICE_PORTS behind a firewall. Each node accepts connections and datagrams only to one port
+# for the job, and to the ports on which Slurm listens. A job that listens on that port trains as if there
+# were no firewall, and no packet is dropped. A job without SLUICE_PORTS cannot connect.
 # limit: 120 s
 . "$TOP/tests/net/lib.sh"
 nft=$(command -v nft) || skip "no nft: install nftables"
@@ -18,7 +18,8 @@ dropped() {
 		sed -n 's/.*counter packets \([0-9]*\) .*drop.*/\1/p' | awk '{ sum += $1 } END { print sum + 0 }'
 }
 
-# Closes the node, when Slurm's step listens and before a rank does, and begins when all nodes are closed.
+# Closes the node after Slurm's step listens and before a rank does. Starts the rank when all nodes are
+# closed.
 cat >closes <<W
 #!/bin/bash
 slurm=\$(ss -Hltnp | awk '/slurmd|slurmstepd/ { sub(/.*:/, "", \$4); print \$4 }' | sort -u | paste -sd,)
@@ -50,7 +51,8 @@ program=$SCRATCH/closes
 SLUICE_PORTS=$port-$port job_ok ported 4 $small --recipe "$sparse" --shards 4 --digest
 same_digest ported "behind the firewall"
 [ "$(carried ported ofi)" -gt 0 ] || fail "no bytes on the network"
-[ "$(dropped)" = 0 ] || fail "the firewall dropped $(dropped) packets of a job that has its ports"
-SLUICE_BOOT_TIMEOUT=3s job closed 4 $small --recipe "$sparse" --shards 4 && fail "a job without SLUICE_PORTS went through the firewall"
+[ "$(dropped)" = 0 ] || fail "the firewall dropped $(dropped) packets of a job that uses only the open ports"
+SLUICE_BOOT_TIMEOUT=3s job closed 4 $small --recipe "$sparse" --shards 4 &&
+	fail "a job without SLUICE_PORTS passed the firewall"
 [ "$(dropped)" -gt 0 ] || { show closed; fail "the firewall dropped nothing"; }
 echo "| only port $port and Slurm's open: digest $(final ported digest) as undisturbed, nothing dropped; without SLUICE_PORTS $(dropped) packets were"

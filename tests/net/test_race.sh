@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# What tools/bench/race.py makes of programs that fail: one that stays on a host and ends, or does not answer, is
-# ended with its reason and hinders no cleaning up; a cell in which something failed is run again by the next call,
-# and one that the machine cannot run is not.
+# Checks how tools/bench/race.py handles programs that fail. A program that stays on a host and ends, or does
+# not answer, is ended and its reason is reported. It does not prevent the cleaning up. If something failed in
+# a cell, the next call runs that cell again. A cell that the machine cannot run is not tried again.
 # limit: 60 s
 . "$TOP/tests/net/lib.sh"
 
 unset SLURM_CONF
-PYTHONDONTWRITEBYTECODE=1 python3 - "$TOP/tools/bench" "$SCRATCH" <<'P' || fail "the lines above say what"
+PYTHONDONTWRITEBYTECODE=1 python3 - "$TOP/tools/bench" "$SCRATCH" <<'P' || fail "see the lines above"
 import argparse, io, json, os, sys
 sys.path.insert(0, sys.argv[1])
 from network import Network, Resident, Unavailable, run
@@ -24,7 +24,7 @@ with Network(2, sys.argv[2]) as network:
     ends = Resident(network, 2, shell, {})
     assert ends.ask("first") == "first"
     ends.programs[0].wait()
-    ends.programs[0].stdin.write(b"what it will not read")  # and what closing it would still write
+    ends.programs[0].stdin.write(b"what it will not read")  # closing it would try to write this
     assert refused(ends, "second") == "begun"
     ends.end()
     assert [program.poll() is None for program in ends.programs] == [False, False]
@@ -33,7 +33,7 @@ with Network(2, sys.argv[2]) as network:
     assert refused(hangs, "anything", timeout=1) == "slow"
     hangs.end()
     assert hangs.programs[0].returncode == -9, hangs.programs[0].returncode
-    with open("hangs") as f:  # it is the program itself that was killed, and not what had put it on its host
+    with open("hangs") as f:  # the program itself was killed, not the one that started it on its host
         assert int(f.read()) == hangs.programs[0].pid
 
     try:
@@ -44,7 +44,7 @@ with Network(2, sys.argv[2]) as network:
 assert not os.path.exists(network.folder)
 
 class Fake(Race):
-    """Nothing is run, and "gloo" fails once."""
+    """Runs no program. "gloo" fails once."""
     def __init__(self, options):
         super().__init__(options, argparse.Namespace(limit=lambda rate: None), None)
         self.ran = []
@@ -68,7 +68,8 @@ first = Fake(options)
 assert first.run(rows, written) == 0
 kept = [json.loads(line) for line in written.getvalue().splitlines()]
 assert [(r["ranks"], r["system"]) for r in kept] == [(2, "nccl"), (2, "1%"), (4, "nccl"), (4, "1%")], kept
-# Broken for this call, so not tried with 4 ranks, and not kept for that reason either.
+# The system has failed in this call, so it was not tried with 4 ranks. Its cells were not kept as impossible
+# either.
 assert first.ran.count((2, "gloo")) == 1 and (4, "gloo") not in first.ran, first.ran
 open("mended", "w").close()
 second = Fake(options)
@@ -78,4 +79,4 @@ assert rows["1gbit", 2, 1000, "gloo"]["ms"] == 2.0 and rows["1gbit", 4, 1000, "1
 third = Fake(options)
 assert third.run(rows, written) == 0 and not third.ran, third.ran
 P
-echo "| what failed is tried again, what cannot be is not, and nothing hinders the end"
+echo "| failed cells are tried again, impossible ones are not, and nothing prevents the cleaning up"

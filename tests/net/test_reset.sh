@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# A TCP connection that is reset while a job trains, as a firewall or NAT does it, where the way is long enough
-# that puts are under way: the job ends with the right digest, or soon and with the name of a rank. RESETS: tries.
+# A TCP connection is reset while a job trains, as a firewall or NAT may do. The path is long enough that puts
+# are in flight. The job ends with the right digest, or it ends soon and names a rank. RESETS is the number of
+# tries.
 # limit: 7200 s
 . "$TOP/tests/net/lib.sh"
 resets=${RESETS:-$(repeats 6)}

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# A host that stops: its rank is lost once it was silent for SLUICE_LOST_AFTER, and while the others wait
-# for it they sleep.
+# A host stops. Its rank is lost after it was silent for SLUICE_LOST_AFTER. The other ranks sleep while they
+# wait for it.
 # limit: 600 s
 . "$TOP/tests/net/lib.sh"
 export SLUICE_LOST_AFTER=6s
@@ -22,6 +22,6 @@ for ((round = 1; round <= ${STOP_ROUNDS:-1}; round++)); do
 	all_name stopped "$start" 30000 2
 	kill -9 "${pid[2]}"
 	wait "$job_pid" && fail "srun ended with status 0"
-	echo "| rank 2 stopped: the others named it $took; meanwhile they used ${used[*]} hundredths of 3 s of a processor"
+	echo "| rank 2 stopped: the others named it $took and used ${used[*]} hundredths of 3 s of a processor"
 	rm -f stopped.*
 done

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Strangers: while a job trains, another node connects to the sockets of all its ranks, again and again, sends
-# random bytes or none, and leaves some of the connections open. None is taken for a peer, and the
-# job ends with the digest of one that nobody disturbed.
+# While a job trains, another node repeatedly connects to the sockets of all its ranks, sends random bytes or
+# none, and leaves some of the connections open. No connection is accepted as a peer, and the job ends with
+# the digest of an undisturbed one.
 # limit: 300 s
 . "$TOP/tests/net/lib.sh"
 epochs=${STRANGERS_EPOCHS:-20} least=${STRANGERS_LEAST:-200} job_limit=200

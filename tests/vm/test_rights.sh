@@ -17,7 +17,7 @@ for what in nothing inbox delta past before dropped revoked; do
 	delta) echo "| write into the published delta: $(grep -h 'remote access errors,' "$what.log")" ;;
 	past) echo "| write one byte past its own inbox: $(grep -h 'remote access errors,' "$what.log")" ;;
 	before) echo "| write one byte before its own inbox: $(grep -h 'remote access errors,' "$what.log")" ;;
-	revoked) echo "| a living worker uses its own key after being dropped: $(grep -h 'remote access errors,' "$what.log")" ;;
+	revoked) echo "| use its own key after being dropped, alive: $(grep -h 'remote access errors,' "$what.log")" ;;
 	dropped) echo "| use the key of a dropped peer: $(grep -h 'remote access errors,' "$what.log")" ;;
 	esac
 done
