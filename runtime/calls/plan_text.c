@@ -174,15 +174,18 @@ static struct message_room largest_messages(const struct layout *l)
 	return most;
 }
 
-static void say_messages(struct text *t, const struct layout *l)
+static void say_messages(struct text *t, const struct recipe *recipe, const struct layout *l)
 {
 	const struct message_room most = largest_messages(l);
 
+	say(t, "messages\n");
+	if (l->n_fragments > 1)
+		say(t, "  one of %u fragments of the parameters is exchanged every %u steps\n",
+		    l->n_fragments, recipe_interval(recipe));
 	say(t,
-	    "messages\n"
 	    "  a worker sends one to each of %u shards in each exchange up, of at most %zu bytes\n"
 	    "  a shard publishes one in each exchange down, of at most %zu bytes\n",
-	    l->n_shards, most.slot, most.delta);
+	    l->n_shards / l->n_fragments, most.slot, most.delta);
 }
 
 /* Error feedback overshoots if a step is large compared with its delay. */
@@ -392,7 +395,7 @@ static void say_text(struct text *t, const struct planned *m)
 	say_phases(t, &m->schedule);
 	say_vectors(t, &m->recipe, l, HALF_WORKER);
 	say_vectors(t, &m->recipe, l, HALF_SHARD);
-	say_messages(t, l);
+	say_messages(t, &m->recipe, l);
 	say_delay(t, &m->recipe);
 	say_memory(t, l, &m->recipe);
 	say_all_paths(t, &m->recipe, &m->plan, &m->schedule);

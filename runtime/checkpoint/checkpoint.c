@@ -48,12 +48,15 @@ static struct checkpoint_identity identity_of(const struct meeting *m)
  * agreed that they are between two steps. */
 static int check_versions(const struct contents *c, const struct meeting *m)
 {
-	for (uint32_t i = 0; i < m->model->n_own; i++)
-		if (c->numbers[1 + i] != m->place.step / m->model->recipe.period)
+	for (uint32_t i = 0; i < m->model->n_own; i++) {
+		const struct shard *shard = &m->model->shards[i];
+
+		if (c->numbers[1 + i] != model_version(m->model, shard->id, m->place.step))
 			return fail(SLUICE_EWIRE,
 				    "shard %u is at version %llu, the checkpoint at step %llu",
-				    m->model->shards[i].id, (unsigned long long)c->numbers[1 + i],
+				    shard->id, (unsigned long long)c->numbers[1 + i],
 				    (unsigned long long)m->place.step);
+	}
 	return 0;
 }
 
@@ -303,10 +306,11 @@ static int load_state(struct meeting *m, const struct contents *contents,
 	sluice_job *job = model->job;
 	progress_take(job);
 	if (sluice_is_worker(job))
-		worker_restart(model->worker, m->place.step / model->recipe.period);
+		worker_restart(model->worker, m->place.step);
 	step_resume(&model->worker->step, m->place.step);
 	for (uint32_t i = 0; i < model->n_own; i++)
-		shard_restart(&model->shards[i], m->place.step / model->recipe.period);
+		shard_restart(&model->shards[i],
+			      model_version(model, model->shards[i].id, m->place.step));
 	if (file)
 		contents_restore_numbers(model, contents);
 	progress_release(job);
@@ -338,8 +342,7 @@ static int load_all(struct meeting *m, const struct contents *contents,
 	/* With update=none, the shards publish means, and the parameters belong to the
 	 * application. */
 	if (sluice_is_worker(m->model->job) && !recipe_pulls_mean(&m->model->recipe))
-		m->mine.status = model_read_snapshots(
-			m->model, m->place.step / m->model->recipe.period, common);
+		m->mine.status = model_read_snapshots(m->model, m->place.step, common);
 	if (!m->mine.status && file) /* the file had the worker's vectors */
 		hooks_begin(m->model->worker, common);
 	else if (!m->mine.status)

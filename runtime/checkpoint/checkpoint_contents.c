@@ -158,7 +158,7 @@ static const char *judge_section(const sluice_model *model, const struct checkpo
 			       NULL :
 			       "it counts more doublings of the density than this recipe allows";
 	case SECTION_SHARD:
-		return s->numbers[0] == version ?
+		return s->numbers[0] == model_version(model, s->id, step) ?
 			       NULL :
 			       "its version is not that of the checkpoint's step";
 	default: return NULL; /* the reader of the file has checked that vectors are finite */

@@ -60,9 +60,12 @@ int holdings_make(const struct layout *l, uint32_t holders, struct holdings **ou
 		return fail(SLUICE_ENOMEM, "no memory for %u shards", l->n_shards);
 	h->n_shards = l->n_shards;
 	h->holders = holders;
+	const uint32_t shards = l->n_shards / l->n_fragments;
+
+	/* Each fragment is spread over all owners. */
 	for (uint32_t s = 0; s < l->n_shards; s++)
 		for (uint32_t k = 0; k < holders; k++) {
-			const uint64_t owner = (uint64_t)s * owners / l->n_shards + k;
+			const uint64_t owner = (uint64_t)(s % shards) * owners / shards + k;
 			const uint32_t rank = first + (uint32_t)(owner % owners);
 			struct holding *at = &h->at[s * holders + k];
 

@@ -59,18 +59,42 @@ static int make_spans(struct layout *l, const sluice_model_attr *attr, const str
 	return 0;
 }
 
-size_t layout_shard_spans(const struct layout *l, const struct shard_layout *shard,
-			  struct span *out)
+size_t layout_spans(const struct layout *l, uint64_t begin, uint64_t end, struct span *out)
 {
-	uint64_t begin = shard->begin, end = begin + shard->span;
 	size_t n = 0;
 	for (size_t i = 0; i < l->n_spans; i++) {
 		uint64_t b = l->spans[i].begin > begin ? l->spans[i].begin : begin;
 		uint64_t e = least_of(l->spans[i].end, end);
 		if (b < e)
-			out[n++] = (struct span){ b - begin, e - begin, l->spans[i].exempt };
+			out[n++] = (struct span){ b, e, l->spans[i].exempt };
 	}
 	return n;
+}
+
+size_t layout_shard_spans(const struct layout *l, const struct shard_layout *shard,
+			  struct span *out)
+{
+	size_t n = layout_spans(l, shard->begin, shard->begin + shard->span, out);
+	for (size_t i = 0; i < n; i++) {
+		out[i].begin -= shard->begin;
+		out[i].end -= shard->begin;
+	}
+	return n;
+}
+
+struct fragment layout_fragment(const struct layout *l, uint32_t fragment)
+{
+	const uint32_t shards = l->n_shards / l->n_fragments;
+	const struct shard_layout *first = &l->shards[fragment * shards];
+	struct fragment f = { .first = fragment * shards,
+			      .end = (fragment + 1) * shards,
+			      .begin = first->begin };
+
+	for (uint32_t s = f.first; s < f.end; s++) {
+		f.count += l->shards[s].span;
+		f.exempt += l->shards[s].exempt;
+	}
+	return f;
 }
 
 /* Returns how many coordinates a shard publishes from a sketch, at the largest density. */
@@ -239,6 +263,7 @@ static int make_shards(struct layout *l, const struct recipe *recipe,
 	}
 	for (uint32_t i = 0; i < l->n_shards; i++) {
 		struct shard_layout *s = &l->shards[i];
+		s->fragment = i / (l->n_shards / l->n_fragments);
 		s->begin = l->count * i / l->n_shards;
 		s->span = (uint32_t)(l->count * (i + 1) / l->n_shards - s->begin);
 		size_t n = layout_shard_spans(l, s, spans);
@@ -275,14 +300,25 @@ static int make_shards(struct layout *l, const struct recipe *recipe,
 int layout_make(const sluice_model_attr *attr, struct recipe *recipe,
 		const struct schedule *schedule, int size, int workers, struct layout *out)
 {
+	const uint32_t parts = recipe->fragments;
 	*out = (struct layout){ .count = attr->count,
 				.size = size,
 				.workers = workers,
+				.n_fragments = parts,
 				.narrow_params = attr->param_type != SLUICE_F32 };
 	uint64_t shards = attr->shards;
+	/* Each fragment has shards at all owners, so that its bytes spread over them. */
 	if (!shards)
-		shards = least_of((uint64_t)workers,
-				  (attr->count + COUNT_PER_SHARD - 1) / COUNT_PER_SHARD);
+		shards = parts *
+			 least_of((uint64_t)workers,
+				  (attr->count / parts + COUNT_PER_SHARD - 1) / COUNT_PER_SHARD);
+	if (shards % parts || attr->count < parts)
+		return fail(SLUICE_EINVAL,
+			    "the recipe has fragments(%u), but the model has %llu parameters in "
+			    "%llu shards: each fragment has equally many shards, at least one; "
+			    "set shards to a multiple of %u, or to 0",
+			    parts, (unsigned long long)attr->count, (unsigned long long)shards,
+			    parts);
 	if (shards > attr->count || shards > 0xffffff)
 		return fail(SLUICE_EINVAL,
 			    "shards=%llu for a model of %llu parameters: at most one per parameter",

@@ -22,10 +22,19 @@ enum {
 
 struct holdings;
 
+/* The shards that are exchanged in the same step, and their coordinates. Unless the recipe has
+ * fragments, these are all. */
+struct fragment {
+	uint32_t first, end; /* shards first .. end - 1 */
+	uint64_t begin, count;
+	uint64_t exempt;
+};
+
 struct shard_layout {
 	uint64_t begin;            /* first coordinate */
 	uint32_t span;             /* coordinates */
 	uint32_t exempt;           /* coordinates that are sent whole (dense=) */
+	uint32_t fragment;         /* the fragment of when=every(H),fragments(P); else 0 */
 	uint32_t up_capacity;      /* most coordinates of a push message */
 	uint32_t down_capacity;    /* most coordinates of a delta message */
 	uint32_t support_capacity; /* most coordinates of an agreed support; 0: there is no
@@ -41,7 +50,7 @@ struct shard_layout {
 struct layout {
 	uint64_t count;
 	int size, workers;
-	uint32_t n_shards;
+	uint32_t n_shards, n_fragments;
 	struct shard_layout *shards;
 	struct holdings *holdings; /* the holders of each shard (holdings_make() in home.h) */
 	/* Spans that cover the whole vector, exempt or not, in ascending order. Adjacent spans are
@@ -68,6 +77,9 @@ struct layout_largest {
 	size_t span, room, slot_bytes, up_capacity;
 };
 struct layout_largest layout_largest(const struct layout *l, int rank_or_any);
+struct fragment layout_fragment(const struct layout *l, uint32_t fragment);
+/* Writes the spans within coordinates begin .. end - 1 to out[n_spans]. Returns their number. */
+size_t layout_spans(const struct layout *l, uint64_t begin, uint64_t end, struct span *out);
 /* Writes the spans of one shard, relative to the shard, to out[n_spans]. Returns their number. */
 size_t layout_shard_spans(const struct layout *l, const struct shard_layout *shard,
 			  struct span *out);

@@ -70,6 +70,12 @@ static inline uint64_t model_epoch(const sluice_job *job)
 	return job_elastic(job) ? MESSAGE_ANY : job->membership_epoch;
 }
 
+/* Returns the version of a shard after this number of steps. */
+static inline uint64_t model_version(const sluice_model *model, uint32_t shard, uint64_t steps)
+{
+	return schedule_exchanges(&model->recipe, model->layout.shards[shard].fragment, steps);
+}
+
 /* ---- model.c ---- */
 /* Return the rules and the parts that a half keeps. They are valid as long as the model. */
 struct rulebook model_rules(const sluice_model *model);
@@ -91,7 +97,7 @@ int model_read(sluice_model *model, int peer, struct remote *remote, uint64_t of
 	       const struct region *region, void *local, size_t bytes);
 /* Records that the READ for which model_read() waits has ended. Token held. */
 void model_read_ended(sluice_model *model, int status);
-/* Reads every shard's snapshot of `version` into params. All ranks must call this in the same
- * order. */
-int model_read_snapshots(sluice_model *model, uint64_t version, float *params);
+/* Reads every shard's snapshot of the version after this number of steps into params. All ranks
+ * must call this in the same order. */
+int model_read_snapshots(sluice_model *model, uint64_t steps, float *params);
 #endif

@@ -158,16 +158,18 @@ static uint32_t first_to_read(const sluice_model *model)
 	return s < l->n_shards ? s : l->n_shards * (uint32_t)model->job->rank / (uint32_t)l->size;
 }
 
-int model_read_snapshots(sluice_model *model, uint64_t version, float *params)
+int model_read_snapshots(sluice_model *model, uint64_t steps, float *params)
 {
 	const uint32_t n = model->layout.n_shards, first = first_to_read(model);
 	struct region *buffer = NULL;
 	uint64_t taking_ns;
 	int rc = region_open(layout_part_bytes(&model->layout), 0, "snapshot", &buffer);
 	for (uint32_t i = 0; i < n && !rc; i++)
-		rc = read_snapshot(model, (first + i) % n, version, buffer, params, &taking_ns);
+		rc = read_snapshot(model, (first + i) % n,
+				   model_version(model, (first + i) % n, steps), buffer, params,
+				   &taking_ns);
 	if (!rc && !model->job->sim_rank)
-		rc = measure_dense(model, version, buffer, params);
+		rc = measure_dense(model, model_version(model, n - 1, steps), buffer, params);
 	region_close(&buffer);
 	return rc;
 }

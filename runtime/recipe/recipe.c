@@ -346,7 +346,7 @@ int recipe_parse(const char *text, struct recipe *out)
 	memset(&d, 0, sizeof(d));
 	d.recipe.up.density = d.recipe.down.density = 1;
 	d.recipe.update = UPDATE_SGD;
-	d.recipe.period = 1;
+	d.recipe.period = d.recipe.fragments = 1;
 	d.recipe.memory_decay = 1;
 	d.recipe.rate = 1;
 	memcpy(d.recipe.dense, "*bias*", sizeof("*bias*"));

@@ -43,9 +43,9 @@
  *   nonfinite=  abort (default) | skip | zero | skip-all
  *   auto        a word alone, in place of up= and down=
  *   coding=     fast (default) | small, of positions
- *   when=       always (default) | every(P) | lazy(WINDOW,WEIGHT[,LONGEST])
+ *   when=       always (default) | every(H)[,fragments(P)] | lazy(WINDOW,WEIGHT[,LONGEST])
  *               | lazy-server(WINDOW,WEIGHT[,LONGEST]) | async(TAU[,whole]). TAU >= 1; see lazy.h
- *               and shard_async.h
+ *               and shard_async.h. With drift, P divides H
  *   seed=       N, 0 (default) to 2^32 - 1
  *   guard=      warn (default) | raise | none. warn and none change nothing that ranks must agree
  *               on or a checkpoint holds, and are not printed */
@@ -137,7 +137,9 @@ struct recipe {
 	uint32_t seed; /* the seed of all random numbers */
 	enum guard_kind guard;
 	enum when_kind when;
-	uint32_t period; /* steps between exchanges; 1 unless when=every */
+	uint32_t period; /* steps between two exchanges of a coordinate; 1 unless when=every */
+	/* every: parts of the parameters that are exchanged at different steps of a period. */
+	uint32_t fragments;
 	struct lazy_words lazy;
 	/* async: the largest number of updates between the parameters of a push and its arrival;
 	 * else 0. */
@@ -215,6 +217,11 @@ static inline int recipe_pushes_params(const struct recipe *r)
 static inline int recipe_pulls_mean(const struct recipe *r)
 {
 	return r->update == UPDATE_NONE;
+}
+/* Returns the number of steps from one exchange of any fragment to the next. */
+static inline uint32_t recipe_interval(const struct recipe *r)
+{
+	return r->period / r->fragments;
 }
 /* Returns 1 if the tensor name matches one of the dense= patterns. */
 int recipe_sends_whole(const struct recipe *r, const char *tensor_name);

@@ -53,6 +53,7 @@ __extension__ typedef unsigned __int128 fact_set;
 	FACT(EXEMPT, *r->dense != '\0')                                                            \
 	FACT(PERIOD, r->period > 1)                                                                \
 	FACT(LOCAL, r->when == WHEN_EVERY && !recipe_drifts(r))                                    \
+	FACT(FRAGMENTS, r->fragments > 1)                                                          \
 	FACT(RATE_WORD, axis_given(d, AXIS_RATE))                                                  \
 	FACT(KEEP, r->keep > 0)                                                                    \
 	FACT(UP_ALL, up == SELECT_ALL)                                                             \
@@ -289,6 +290,14 @@ static const struct exclusion exclusions[] = {
 	  "common parameters" },
 	{ SIGNAL(DRIFT), HAS(RESET),
 	  "signal=drift with \"{reset}\": write reset=none, or a larger density" },
+	{ HAS(FRAGMENTS), SIGNALS & ~SIGNAL(DRIFT),
+	  "\"{when}\" exchanges a part of the parameters at a time, which needs a program with its "
+	  "own optimizer: write signal=drift, or leave fragments out" },
+	{ HAS(FRAGMENTS), HAS(GLOBAL),
+	  "\"{when}\" with global: its thresholds follow from all coordinates of earlier "
+	  "exchanges, "
+	  "but fragments are exchanged at different steps; write topk(DENSITY), or leave fragments "
+	  "out" },
 	{ HAS(RATE_WORD), SIGNALS & ~SIGNAL(DRIFT),
 	  "\"{rate}\" is the outer rate of signal=drift; the rate of this recipe is that of "
 	  "sluice_set() and of the model's attribute lr" },
@@ -377,6 +386,9 @@ static const struct exclusion exclusions[] = {
 	{ HAS(RAISE), HAS(UP_SKETCH),
 	  NOT_RAISED("sketch", "the size of a sketch follows from its density") },
 	{ HAS(RAISE), WHEN(ASYNC), NOT_RAISED("when=async", "workers are in different steps") },
+	{ HAS(RAISE), HAS(FRAGMENTS),
+	  NOT_RAISED("fragments", "they are exchanged at different steps, but all densities rise "
+				  "in the same one") },
 
 	{ HAS(UP_LEADER) | HAS(UP_SKETCH), HAS(DOWN_SELECTS),
 	  "\"{up}\" already agrees on the published coordinates, and \"{down}\" would select "

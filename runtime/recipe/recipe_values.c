@@ -323,10 +323,37 @@ static int read_reset(const struct word *w, struct draft *d)
 
 /* ---- when -------------------------------------------------------------------- */
 
+/* Reads an option that follows every(STEPS). */
+static int read_every_option(const struct word *w, const struct item *item, struct recipe *r)
+{
+	static const char cuts[] = "fragments(P) takes the number of parts that are exchanged at "
+				   "different steps of a period, 1 to 1000000";
+	static const char divides[] = "the P fragments of fragments(P) are exchanged one after the "
+				      "other, at equal distances, so P must divide the number of "
+				      "steps of every(STEPS)";
+	const int found = find_item(w, item);
+	int rc;
+
+	if (found < 0)
+		return found;
+	if (found != WORD_FRAGMENTS || r->fragments > 1)
+		return fail(SLUICE_EINVAL,
+			    "recipe: \"%s\" is one value too many in \"%s\": when= %s", item->name,
+			    w->quote, w->axis->takes);
+	rc = read_steps(w, item, cuts, 1000000, &r->fragments);
+	if (!rc && r->period % r->fragments)
+		rc = refuse_number(w, item->argument, divides);
+	return rc;
+}
+
 static int read_every(const struct word *w, const struct item *item, struct recipe *r)
 {
-	return read_steps(w, item, "every(P) takes a number of steps, 1 to 1000000", 1000000,
-			  &r->period);
+	int rc = read_steps(w, item, "every(P) takes a number of steps, 1 to 1000000", 1000000,
+			    &r->period);
+
+	for (size_t i = 1; i < w->n_items && i < ITEMS_MAX && !rc; i++)
+		rc = read_every_option(w, &w->items[i], r);
+	return rc;
 }
 
 /* WINDOW,WEIGHT[,LONGEST] */
@@ -386,11 +413,16 @@ static int read_when(const struct word *w, struct draft *d)
 
 	if (found < 0)
 		return found;
+	if (found > WHEN_ASYNC)
+		return fail(SLUICE_EINVAL,
+			    "recipe: \"%s\" does not say how often the workers exchange: write "
+			    "when=every(STEPS),%s(%s)",
+			    w->quote, item->name, item->argument ? item->argument : "");
 	d->recipe.when = (enum when_kind)found;
+	if (found == WHEN_EVERY)
+		return read_every(w, item, &d->recipe);
 	if (found == WHEN_ALWAYS)
 		rc = refuse_argument(w, item);
-	else if (found == WHEN_EVERY)
-		rc = read_every(w, item, &d->recipe);
 	else if (found == WHEN_ASYNC)
 		rc = read_async(w, item, &d->recipe);
 	else

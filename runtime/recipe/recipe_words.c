@@ -29,9 +29,12 @@ static const char *const signal_words[] = { "gradient", "momentum", "storm", "ig
 					    "svrg",     "drift",    "mask",  "nomask", "noise" };
 static const char *const memory_words[] = { "none",    "residual", "lowpass",
 					    "twostep", "inside",   "outside" };
-static const char *const update_words[] = { "none",    "sgd",         "momentum", "nesterov", "ema",
-					    "average", "accelerated", "adam",     "adamw",    "sign" };
-static const char *const when_words[] = { "always", "every", "lazy", "lazy-server", "async" };
+static const char *const update_words[] = {
+	"none",    "sgd",         "momentum", "nesterov", "ema",
+	"average", "accelerated", "adam",     "adamw",    "sign"
+};
+static const char *const when_words[] = { "always",      "every", "lazy",
+					  "lazy-server", "async", "fragments" };
 static const char *const none_word[] = { "none" };
 static const char *const nonfinite_words[] = { "abort", "skip", "zero", "skip-all" };
 static const char *const guard_words[] = { "warn", "raise", "none" };
@@ -71,9 +74,10 @@ const struct axis recipe_axes[AXES] = {
 	[AXIS_CODING] = { "coding", "takes fast or small", coding_words, 2 },
 	[AXIS_RESET] = { "reset", "takes a number of steps, or none", NULL, 0 },
 	[AXIS_WHEN] = { "when",
-			"takes always, every(STEPS), lazy(WINDOW,WEIGHT[,LONGEST]) or "
-			"lazy-server(WINDOW,WEIGHT[,LONGEST]), async(TAU) or async(TAU,whole)",
-			when_words, 5 },
+			"takes always, every(STEPS), then fragments(P), "
+			"lazy(WINDOW,WEIGHT[,LONGEST]) or lazy-server(WINDOW,WEIGHT[,LONGEST]), "
+			"async(TAU) or async(TAU,whole)",
+			when_words, 6 },
 	[AXIS_RATE] = { "rate", "takes the outer rate of signal=drift, above 0", NULL, 0 },
 	[AXIS_KEEP] = { "keep",
 			"takes the share of a worker's residual in its parameters, from 0 to 1",
@@ -357,6 +361,8 @@ static void print_when(struct writer *w, const struct recipe *r)
 	write_text(w, "when=%s", when_words[r->when]);
 	if (r->when == WHEN_EVERY)
 		write_text(w, "(%u)", r->period);
+	if (r->fragments > 1)
+		write_text(w, ",fragments(%u)", r->fragments);
 	if (r->when == WHEN_LAZY || r->when == WHEN_LAZY_SERVER)
 		write_text(w, "(%u,%s", r->lazy.window, shortest(r->lazy.weight, 1, number));
 	if (r->lazy.longest)

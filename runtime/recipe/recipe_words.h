@@ -38,6 +38,7 @@ enum {
 	WORD_NOISE
 };                                                       /* follow those of enum signal_kind */
 enum { WORD_INSIDE = MEMORY_TWOSTEP + 1, WORD_OUTSIDE }; /* follow those of enum memory_kind */
+enum { WORD_FRAGMENTS = WHEN_ASYNC + 1 };                /* follows those of enum when_kind */
 /* The words of update=, nonfinite= and coding= are in the order of their enums. */
 
 struct axis {

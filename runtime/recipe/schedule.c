@@ -112,6 +112,23 @@ uint64_t schedule_publications(const struct schedule *s, uint64_t step, unsigned
 	return (step - 1) * s->n_downs + downs;
 }
 
+uint64_t schedule_exchanges(const struct recipe *recipe, uint32_t fragment, uint64_t steps)
+{
+	const uint64_t all = steps / recipe_interval(recipe);
+
+	return all / recipe->fragments + (all % recipe->fragments > fragment);
+}
+
+uint64_t schedule_exchange_step(const struct recipe *recipe, uint32_t fragment, uint64_t t)
+{
+	return ((t - 1) * recipe->fragments + fragment + 1) * recipe_interval(recipe);
+}
+
+uint32_t schedule_next_fragment(const struct recipe *recipe, uint64_t steps)
+{
+	return (uint32_t)(steps / recipe_interval(recipe) % recipe->fragments);
+}
+
 double schedule_density(const struct schedule *s, const struct direction *d, uint64_t step)
 {
 	if (d->select == SELECT_ALL || step > s->warmup_steps || s->warmup_dense ||

@@ -62,6 +62,14 @@ int schedule_before_anchor(const struct schedule *s, uint64_t step);
 int schedule_leader(uint64_t step, int workers);
 /* Returns how often a shard has published up to and including this phase of step t. */
 uint64_t schedule_publications(const struct schedule *s, uint64_t step, unsigned phase);
+/* With when=every(H),fragments(P), fragment p = 0 ... P - 1 is exchanged after every H steps, and
+ * first after (p + 1) H / P steps. schedule_exchanges() returns how often a fragment was exchanged
+ * after this number of steps, and schedule_exchange_step() returns the step of its exchange
+ * t = 1, 2, ... schedule_next_fragment() returns the fragment that is exchanged next after this
+ * number of steps. */
+uint64_t schedule_exchanges(const struct recipe *recipe, uint32_t fragment, uint64_t steps);
+uint64_t schedule_exchange_step(const struct recipe *recipe, uint32_t fragment, uint64_t t);
+uint32_t schedule_next_fragment(const struct recipe *recipe, uint64_t steps);
 /* Returns the density of step t = 1, 2, ... During the warm-up it falls geometrically from 25 % to
  * the recipe's density. */
 double schedule_density(const struct schedule *s, const struct direction *d, uint64_t step);

@@ -63,7 +63,7 @@ static const char *coordinate_text(const struct shard *shard, uint32_t at, char 
 /* Returns the workers' number for this step. Workers also count the steps between two exchanges. */
 static unsigned long long step_of_change(const struct shard *shard)
 {
-	return (shard->version + 1) * (unsigned long long)shard->rules.recipe->period;
+	return schedule_exchange_step(shard->rules.recipe, shard->at->fragment, shard->version + 1);
 }
 
 void publish_overflowed(const struct shard *shard, uint32_t at)

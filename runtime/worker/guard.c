@@ -68,7 +68,7 @@ static void guard_restart(struct worker *w)
 
 	for (int way = 0; way < WAYS; way++) {
 		growth_open(&g->way[way], w->layout->count, w->rules.schedule->raises);
-		growth_forget(&g->way[way], w->step.number);
+		growth_forget(&g->way[way], worker_exchanges(w));
 	}
 	g->pushed = w->model.stats->pushed_elements;
 	g->pulled = w->model.stats->pulled_elements;
@@ -236,11 +236,11 @@ static void guard_pulled(struct worker *w)
 		g->pulled = w->model.stats->pulled_elements;
 	}
 	for (int way = 0; way < WAYS && !g->saw; way++) {
-		g->saw = growth_step(&g->way[way], w->step.number, (double)w->step.lr, delay,
+		g->saw = growth_step(&g->way[way], worker_exchanges(w), (double)w->step.lr, delay,
 				     &g->verdict);
 		g->saw_way = way;
 		if (w->step.number <= w->rules.schedule->warmup_steps)
-			growth_forget(&g->way[way], w->step.number);
+			growth_forget(&g->way[way], worker_exchanges(w));
 	}
 	if (g->saw)
 		act(w);

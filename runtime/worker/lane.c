@@ -160,10 +160,13 @@ void lanes_close(struct lanes **lanes)
 	*lanes = NULL;
 }
 
-void lanes_restart(struct lanes *lanes, uint64_t publications)
+void lanes_restart(struct lanes *lanes, const struct recipe *recipe, uint64_t steps,
+		   unsigned n_downs)
 {
 	for (uint32_t s = 0; s < lanes->of.layout->n_shards; s++) {
 		const struct shard_layout *at = &lanes->of.layout->shards[s];
+		const uint64_t publications = schedule_exchanges(recipe, at->fragment, steps) *
+					      n_downs;
 		struct shard_io *io = io_of(lanes, s);
 		struct lane *lane = lanes_to(lanes, s);
 

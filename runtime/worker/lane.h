@@ -30,9 +30,10 @@ struct lanes_attr {
 int lanes_open(const struct lanes_attr *attr, struct lanes **out);
 void lanes_close(struct lanes **lanes);
 uint64_t lanes_memory(const struct layout *l);
-/* Restarts the lanes: all rings become empty, and each shard counts as having published
- * `publications` times. */
-void lanes_restart(struct lanes *lanes, uint64_t publications);
+/* Restarts the lanes after this number of steps: all rings become empty, and each shard counts as
+ * having published n_downs times in each of its exchanges. */
+void lanes_restart(struct lanes *lanes, const struct recipe *recipe, uint64_t steps,
+		   unsigned n_downs);
 /* Called when the job enters another epoch: from then on publications are read from the current
  * holders. */
 void lanes_follow(struct lanes *lanes);

@@ -112,15 +112,30 @@ void local_point(const struct local *local, uint64_t at, size_t n, float *point)
 			point[i] = base[i] - keep * residual[i];
 }
 
+/* Returns the coordinates that a pull writes. A worker whose parameters were not finite gets all of
+ * them: NaN would return from the other fragments. */
+static struct fragment exchanged(const struct worker *w)
+{
+	if (w->step.left_out || !recipe_drifts(w->rules.recipe))
+		return (struct fragment){ .count = w->layout->count };
+	return worker_fragment(w);
+}
+
+int local_writes_part(const struct worker *w)
+{
+	return w->local && exchanged(w).count < w->layout->count;
+}
+
 int local_pull(struct worker *w, const struct vector *params)
 {
 	enum { CHUNK = 2048 };
 	const struct local *local = w->local;
-	const uint64_t count = w->layout->count;
+	const struct fragment fragment = exchanged(w);
+	const uint64_t end = fragment.begin + fragment.count;
 	float value[CHUNK];
 
-	for (uint64_t at = 0; at < count && local; at += CHUNK) {
-		const size_t n = count - at < CHUNK ? count - at : CHUNK;
+	for (uint64_t at = fragment.begin; at < end && local; at += CHUNK) {
+		const size_t n = end - at < CHUNK ? end - at : CHUNK;
 
 		if (!local->sum)
 			local_point(local, at, n, value);
@@ -147,7 +162,8 @@ int local_can_save(const struct worker *w)
 int local_in_sync(const struct worker *w)
 {
 	return w->step.state == STEP_DONE && w->step.done % w->rules.recipe->period == 0 &&
-	       (!w->step.done || !(w->rules.recipe->keep > 0)) &&
+	       (!w->step.done ||
+		(!(w->rules.recipe->keep > 0) && w->rules.recipe->fragments == 1)) &&
 	       !selection_kinds[w->rules.recipe->up.select].contiguous &&
 	       (w->rules.recipe->when != WHEN_ASYNC || !w->step.done ||
 		schedule_before_anchor(w->rules.schedule, w->step.done));

@@ -104,7 +104,7 @@ static void push_begins(struct worker *w, int with_gradient)
 	const struct step_rule rule = rulebook_step(&w->rules, number, step->chosen);
 	if (w->uneven && with_gradient)
 		step_raise(step, FLAG_GRADIENT);
-	step_begin(step, number, &rule);
+	step_begin(step, number, schedule_next_fragment(w->rules.recipe, step->done), &rule);
 	w->model.stats->density_up = rule.up;
 	hooks_step_begins(w);
 }

@@ -60,14 +60,16 @@ struct vector signal_vector(const struct worker *w, const void *data, uint64_t c
 	return vector_of(data, count, worker_pushed_type(w), w->grad.scale);
 }
 
-/* Handles NaN and infinity in a gradient. Returns the result of signal_nonfinite(). */
-static int judge(struct worker *w, const struct vector *grad, uint64_t begin, uint64_t count)
+/* Handles NaN and infinity in count elements of a gradient, from element `from` on, which is
+ * coordinate `begin`. Returns the result of signal_nonfinite(). */
+static int judge(struct worker *w, const struct vector *grad, uint64_t from, uint64_t begin,
+		 uint64_t count)
 {
 	uint64_t first = 0, bad = 0;
 	float value = 0, room[CHUNK];
 	for (uint64_t at = 0; at < count; at += CHUNK) {
 		size_t n = count - at < CHUNK ? count - at : CHUNK;
-		const float *g = vector_read(grad, at, n, room);
+		const float *g = vector_read(grad, from + at, n, room);
 		size_t i = first_nonfinite(g, n);
 		if (i < n && !bad) {
 			first = at + i;
@@ -84,6 +86,7 @@ struct input {
 	struct pushed pushed;
 	const struct source_row *source;
 	uint64_t begin, count; /* range of coordinates in the whole vector */
+	uint64_t from;         /* the place of coordinate `begin` in the pushed vectors */
 	float clip;            /* factor of the gradient before noise is added */
 };
 
@@ -92,8 +95,8 @@ struct input {
 static const float *read_signal(const struct worker *w, const struct input *in, uint64_t at,
 				size_t n, float *room)
 {
-	return in->source->read(&in->pushed, w->rules.recipe->nonfinite == NONFINITE_ZERO, at, n,
-				room);
+	return in->source->read(&in->pushed, w->rules.recipe->nonfinite == NONFINITE_ZERO,
+				in->from + at, n, room);
 }
 
 /* Returns the factor that reduces the gradient's 2-norm to the recipe's clip=. GPUs sum the norm in
@@ -230,9 +233,20 @@ static int selection_adds(const struct worker *w, const struct vector *grad)
 	return vector_floats(grad) && plan_takes(w->rules.plan, PATH_FOLD, traits);
 }
 
+/* If a worker that trains by itself has parameters that are not finite, it will get all common ones
+ * back, not only those of the fragment. */
+static int judge_drift(struct worker *w, const struct vector *params, uint64_t begin,
+		       uint64_t count)
+{
+	return w->rules.recipe->nonfinite == NONFINITE_SKIP ?
+		       judge(w, params, 0, 0, w->layout->count) :
+		       judge(w, params, begin, begin, count);
+}
+
 int signal_fold(struct worker *w, const struct vector *grad, const struct vector *before,
 		uint64_t begin, uint64_t count, struct signal *out)
 {
+	const int drifts = recipe_drifts(w->rules.recipe); /* then grad is the whole vector */
 	*out = (struct signal){ .addend = NULL };
 	struct step *step = &w->step;
 	step_leave_out(step, worker_stands(w));
@@ -241,7 +255,7 @@ int signal_fold(struct worker *w, const struct vector *grad, const struct vector
 	if (w->accumulates && vector_memory(grad) == worker_residual(w) + begin) {
 		const struct vector sum = vector_of(vector_memory(grad), count, VALUE_F32, 1);
 		out->summed = count == w->layout->count && selection_adds(w, &sum);
-		return out->summed ? 0 : judge(w, &sum, begin, count);
+		return out->summed ? 0 : judge(w, &sum, 0, begin, count);
 	}
 	const struct source_row *source = &source_rows[source_of_step(w)];
 	/* If a value that is not finite would end the job anyway, the check can follow the
@@ -249,9 +263,11 @@ int signal_fold(struct worker *w, const struct vector *grad, const struct vector
 	int late = w->rules.recipe->nonfinite == NONFINITE_ABORT && !(w->rules.recipe->clip > 0) &&
 		   !source->computed;
 	int judged = w->rules.recipe->nonfinite == NONFINITE_SKIP_ALL;
-	int rc = late || judged ? 0 : judge(w, grad, begin, count);
+	int rc = late || judged ? 0 :
+		 drifts         ? judge_drift(w, grad, begin, count) :
+				  judge(w, grad, 0, begin, count);
 	if (!rc && before && !judged)
-		rc = judge(w, before, begin, count);
+		rc = judge(w, before, 0, begin, count);
 	if (rc < 0)
 		return rc;
 	step_leave_out(step, rc);
@@ -261,6 +277,7 @@ int signal_fold(struct worker *w, const struct vector *grad, const struct vector
 			    .source = source,
 			    .begin = begin,
 			    .count = count,
+			    .from = drifts ? begin : 0,
 			    .clip = 1 };
 	if (w->rules.recipe->clip > 0)
 		in.clip = clip(w, &in);
@@ -276,7 +293,7 @@ int signal_fold(struct worker *w, const struct vector *grad, const struct vector
 		float room[CHUNK];
 		const float *g = read_signal(w, &in, at, n, room);
 		if (late && first_nonfinite(g, n) < n)
-			return judge(w, grad, begin, count);
+			return judge(w, grad, 0, begin, count);
 		if (w->rules.recipe->noise > 0)
 			g = with_noise(w, &in, at, n, g, room);
 		recall(w, begin + at, n);
@@ -288,9 +305,9 @@ int signal_fold(struct worker *w, const struct vector *grad, const struct vector
 int signal_spoilt(struct worker *w, const struct vector *grad, const struct vector *before)
 {
 	const uint64_t count = w->layout->count;
-	const int first = judge(w, grad, 0, count);
+	const int first = judge(w, grad, 0, 0, count);
 
-	return (before && judge(w, before, 0, count)) || first;
+	return (before && judge(w, before, 0, 0, count)) || first;
 }
 
 int signal_judge_sum(struct worker *w, const struct vector *grad)
@@ -299,5 +316,5 @@ int signal_judge_sum(struct worker *w, const struct vector *grad)
 
 	if (w->rules.recipe->nonfinite != NONFINITE_ABORT)
 		return 0;
-	return judge(w, grad ? grad : &sum, 0, w->layout->count);
+	return judge(w, grad ? grad : &sum, 0, 0, w->layout->count);
 }

@@ -19,11 +19,12 @@ struct signal {
 };
 
 /* Folds a push: adds count elements of grad, at the coordinates from begin on, to the residual as
- * the recipe's signal. If grad is the whole gradient and also the signal, the selection does the
- * addition instead, and *out describes it. With nonfinite=abort and without clip=, the selection
- * also checks for NaN. before is the second gradient of a pair, at the same coordinates, or NULL.
- * nonfinite=skip and clip= need the whole gradient. Returns 0 (worker.skip is set if nonfinite=skip
- * leaves this gradient out), or SLUICE_ENUMERIC after the job has ended. */
+ * the recipe's signal. With signal=drift, grad has all coordinates, of which this range is read. If
+ * grad is the whole gradient and also the signal, the selection does the addition instead, and *out
+ * describes it. With nonfinite=abort and without clip=, the selection also checks for NaN. before
+ * is the second gradient of a pair, at the same coordinates, or NULL. nonfinite=skip and clip= need
+ * the whole gradient. Returns 0 (worker.skip is set if nonfinite=skip leaves this gradient out), or
+ * SLUICE_ENUMERIC after the job has ended. */
 int signal_fold(struct worker *w, const struct vector *grad, const struct vector *before,
 		uint64_t begin, uint64_t count, struct signal *out);
 /* Looks for NaN and infinity before anything is added, as nonfinite=skip-all requires. Returns 1 if

@@ -32,7 +32,8 @@ struct worker {
 	struct compressor *compressor; /* the compressor of the gradients, for the whole vector */
 	struct span *shard_spans;      /* spans of a seeded selector, one for each shard; otherwise
 					  NULL */
-	struct span *spans;            /* spans of one shard, if shards are sent one by one */
+	struct span *spans;            /* spans of one shard or fragment, if they are sent one by
+					  one */
 	struct lanes *lanes;
 	const struct compressor_ops *_Atomic ops; /* the row for where gradients are compressed:
 						     host or device */
@@ -74,16 +75,31 @@ static inline enum value_type worker_pushed_type(const struct worker *w)
 	return recipe_pushes_params(w->rules.recipe) ? VALUE_F32 : w->grad.type;
 }
 
-/* Returns the number of the exchange to which the next step belongs, counted from 1. */
+/* Returns the number of the exchange to which the next step belongs, counted from 1. Each fragment
+ * has its own exchange of this number. */
 static inline uint64_t worker_exchange(const struct worker *w)
 {
 	return w->step.done / w->rules.recipe->period + 1;
 }
 
+/* Returns the shards and coordinates of the last push. */
+static inline struct fragment worker_fragment(const struct worker *w)
+{
+	return layout_fragment(w->layout, w->step.fragment);
+}
+
+/* Returns the number of exchanges of any fragment, up to that of the last push. */
+static inline uint64_t worker_exchanges(const struct worker *w)
+{
+	return w->step.number ?
+		       (w->step.number - 1) * w->rules.recipe->fragments + w->step.fragment + 1 :
+		       0;
+}
+
 /* Returns 1 if this worker makes the next step alone, without an exchange (when=every). */
 static inline int worker_alone(const struct worker *w)
 {
-	return (w->step.done + 1) % w->rules.recipe->period != 0;
+	return (w->step.done + 1) % recipe_interval(w->rules.recipe) != 0;
 }
 
 /* Returns 1 if the next push is at an anchor (when=async). */

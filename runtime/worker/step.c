@@ -10,9 +10,10 @@ static void first_phase(struct step *s, int encoded)
 	s->shards_done = 0;
 }
 
-void step_restart(struct step *s, uint64_t version, const struct step_rule *rule)
+void step_restart(struct step *s, uint64_t number, uint32_t fragment, const struct step_rule *rule)
 {
-	s->number = version;
+	s->number = number;
+	s->fragment = fragment;
 	s->chosen = s->proposed = 0;
 	s->rule = *rule;
 	s->state = STEP_DONE;
@@ -32,9 +33,10 @@ void step_set_rate(struct step *s, float lr)
 
 /* ---- a push ------------------------------------------------------------------ */
 
-void step_begin(struct step *s, uint64_t number, const struct step_rule *rule)
+void step_begin(struct step *s, uint64_t number, uint32_t fragment, const struct step_rule *rule)
 {
 	s->number = number;
+	s->fragment = fragment;
 	s->rule = *rule;
 	first_phase(s, 0);
 	s->asked = 0;

@@ -19,10 +19,11 @@ enum step_state {
 enum pull_kind { PULL_NONE, PULL_BY_SHARD, PULL_AT_ONCE, PULL_ASKS, PULL_ENDED };
 
 struct step {
-	uint64_t number; /* number of the last push, counted from 1 */
-	uint64_t done;   /* number of completed steps; with when=every, there are several per
-			    push */
-	float lr;        /* the learning rate that the next push sends */
+	uint64_t number;   /* number of the last push, counted from 1 */
+	uint64_t done;     /* number of completed steps; with when=every, there are several per
+			      push */
+	uint32_t fragment; /* the fragment of the last push */
+	float lr;          /* the learning rate that the next push sends */
 	struct step_rule rule;
 	enum step_state state;
 	unsigned phase;       /* current phase of the schedule */
@@ -43,15 +44,15 @@ struct step {
 	unsigned chosen, proposed;
 };
 
-/* Restarts: no step is under way, and `version` exchanges are complete. rule: the rule of the next
- * step. */
-void step_restart(struct step *s, uint64_t version, const struct step_rule *rule);
+/* Restarts: no step is under way, and the last push was number `number`, of this fragment. rule:
+ * the rule of the next step. */
+void step_restart(struct step *s, uint64_t number, uint32_t fragment, const struct step_rule *rule);
 /* Sets the number of completed steps, at open and when a checkpoint is restored. */
 void step_resume(struct step *s, uint64_t done);
 void step_set_rate(struct step *s, float lr);
 
 /* ---- a push ------------------------------------------------------------------ */
-void step_begin(struct step *s, uint64_t number, const struct step_rule *rule);
+void step_begin(struct step *s, uint64_t number, uint32_t fragment, const struct step_rule *rule);
 void step_become(struct step *s, enum step_state state);
 /* Sets whether the messages of this step are empty. */
 void step_leave_out(struct step *s, int left_out);

@@ -379,6 +379,10 @@ int target_end(struct worker *w, int rc)
 		return device_fail(t->ops, "sluice_pull");
 	if (rc || t->there)
 		return rc;
+	if (t->follow == FOLLOW_END && local_writes_part(w))
+		rc = vector_fetch(t->vector, "sluice_pull"); /* the other elements stay */
+	if (rc)
+		return rc;
 	if (t->follow == FOLLOW_END && w->local)
 		rc = local_pull(w, t->vector);
 	else if (t->follow == FOLLOW_END)

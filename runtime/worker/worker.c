@@ -33,7 +33,8 @@ static int pick_up(struct worker *w, const struct signal *signal, const struct s
 		   size_t n_spans, struct pick *out)
 {
 	const struct recipe *recipe = w->rules.recipe;
-	const uint64_t of = w->layout->count - w->layout->exempt;
+	const struct fragment fragment = worker_fragment(w);
+	const uint64_t of = fragment.count - fragment.exempt;
 	const double density = w->model.stats->density_up;
 	const int looks = signal->addend || signal->summed;
 	const struct pick_call call = { .step = w->step.number,
@@ -108,34 +109,49 @@ int worker_send_shard(struct worker *w, uint32_t shard)
 	return send_to_shard(w, shard, pick, 0);
 }
 
-/* Finds the largest magnitude of the whole vector, which a grid must cover. */
+/* Finds the largest magnitude of the exchange, which a grid must cover. */
 static int find_range(struct worker *w)
 {
-	const float *residual = worker_residual(w);
+	const struct fragment fragment = worker_fragment(w);
+	const float *residual = worker_residual(w) + fragment.begin;
 
 	if (w->rules.recipe->up.values.type != VALUE_GRID)
 		return 0;
-	step_set_range(&w->step, largest_magnitude(residual, w->layout->count));
+	step_set_range(&w->step, largest_magnitude(residual, fragment.count));
 	if (w->step.range <= FLT_MAX)
 		return 0;
-	return step_fail(&w->step, first_nonfinite(residual, w->layout->count));
+	return step_fail(&w->step, fragment.begin + first_nonfinite(residual, fragment.count));
 }
 
-/* Selects from the whole vector once, then makes one message for each shard, also if there is
- * nothing to send. */
+/* Selects from all coordinates of this exchange. */
+static int pick_exchange(struct worker *w, const struct signal *signal,
+			 const struct fragment *fragment, struct pick *out)
+{
+	const size_t n = w->layout->n_fragments > 1 ?
+				 layout_spans(w->layout, fragment->begin,
+					      fragment->begin + fragment->count, w->spans) :
+				 0;
+
+	return pick_up(w, signal, n ? w->spans : NULL, n, out);
+}
+
+/* Selects once, then makes one message for each shard of the exchange, also if there is nothing to
+ * send. */
 static int send_selection(struct worker *w, const struct signal *signal)
 {
 	const struct layout *l = w->layout;
+	const struct fragment fragment = worker_fragment(w);
 	const int left_out = (w->step.left_out && !w->step.rule.reset) || worker_stands(w);
 	struct pick all = pick_none(worker_residual(w));
 	size_t from = 0;
-	int rc = left_out || w->step.rule.all_up ? 0 : pick_up(w, signal, NULL, 0, &all);
+	int rc = left_out || w->step.rule.all_up ? 0 : pick_exchange(w, signal, &fragment, &all);
 
 	if (!rc)
 		rc = find_range(w);
 	if (!rc)
 		hooks_picked(w);
-	for (uint32_t s = 0; s < l->n_shards && !rc; s++) {
+	pick_part(&all, fragment.begin, &from); /* seeded selectors pick in all shards */
+	for (uint32_t s = fragment.first; s < fragment.end && !rc; s++) {
 		const uint64_t end = l->shards[s].begin + l->shards[s].span;
 
 		rc = send_to_shard(w, s,
@@ -174,7 +190,9 @@ static enum phase_payload payload_now(const struct worker *w)
 static int fold_here(struct worker *w, const struct vector *grad, const struct vector *before,
 		     struct signal *out)
 {
-	return signal_fold(w, grad, before, 0, w->layout->count, out);
+	const struct fragment fragment = worker_fragment(w);
+
+	return signal_fold(w, grad, before, fragment.begin, fragment.count, out);
 }
 
 static int emit_here(struct worker *w, enum phase_payload payload, const struct signal *signal)
@@ -320,7 +338,7 @@ static const char *welcome(const struct worker *w, uint32_t shard, const struct 
 static void publication_ends(struct worker *w, uint32_t shard, const struct message *m)
 {
 	lane_took(w->lanes, shard, worker_wanted(w), closing_of(w)->base(m));
-	if (!shard) /* all workers adopt the choice of shard 0 */
+	if (!shard) /* all workers adopt the choice of shard 0; recipes with fragments have none */
 		watch_chosen(w, m->chosen);
 	step_shard_ends(&w->step, m->raised);
 }
@@ -405,14 +423,15 @@ static void fetch_delta(struct worker *w, uint32_t shard)
 /* Returns 1 when the version of this step is applied for every shard. */
 static int take_deltas(struct worker *w)
 {
+	const struct fragment fragment = worker_fragment(w);
 	const uint64_t publication = worker_wanted(w);
 
 	if (!w->step.asked)
 		return 0; /* the application has not called pull yet */
 	/* READs travel while publications are added. */
 	if (!lanes_read(w->lanes, publication))
-		return w->step.shards_done == w->layout->n_shards;
-	for (uint32_t s = 0; s < w->layout->n_shards && !w->job->failure.code; s++) {
+		return w->step.shards_done == fragment.end - fragment.first;
+	for (uint32_t s = fragment.first; s < fragment.end && !w->job->failure.code; s++) {
 		struct message m;
 		uint8_t *copy;
 
@@ -427,7 +446,7 @@ static int take_deltas(struct worker *w)
 			stopwatch_end(w->model.stopwatch, TIME_APPLY, &lap);
 		}
 	}
-	return w->step.shards_done == w->layout->n_shards;
+	return w->step.shards_done == fragment.end - fragment.first;
 }
 
 /* ---- the loop -------------------------------------------------------------- */
@@ -450,13 +469,14 @@ int worker_advance(struct worker *w, unsigned until)
 void worker_describe(void *context, char *text, size_t cap)
 {
 	struct worker *w = context;
+	const struct fragment fragment = worker_fragment(w);
 	uint32_t waiting = 0, first = 0;
 	uint64_t wanted = worker_wanted(w);
 	if (worker_busy(w, text, cap))
 		return;
 	int down = w->step.phase < w->rules.schedule->n_phases &&
 		   schedule_phase(w->rules.schedule, w->step.phase)->direction == PHASE_DOWN;
-	for (uint32_t s = 0; s < w->layout->n_shards; s++) {
+	for (uint32_t s = fragment.first; s < fragment.end; s++) {
 		int missing = down ? lane_have(w->lanes, s) < wanted : !lane_posted(w->lanes, s);
 		if (missing && !waiting++)
 			first = s;

@@ -16,20 +16,21 @@ static int measure_used(const struct worker *w)
 static void measure_folded(struct worker *w, struct signal *signal)
 {
 	struct measure *m = w->model.measure;
-	float *residual = worker_residual(w);
-	const uint64_t count = w->layout->count;
+	const struct fragment fragment = worker_fragment(w);
+	float *residual = worker_residual(w) + fragment.begin;
+	const uint64_t count = fragment.count;
 
 	m->under_way = m->on && !w->step.left_out;
 	if (!m->under_way)
 		return;
 	if (signal->addend) { /* the sum has the same bits as in the selection */
 		for (uint64_t i = 0; i < count; i++)
-			residual[i] += signal->scale * signal->addend[i];
+			residual[i] += signal->scale * signal->addend[i]; /* has no fragments */
 		signal->addend = NULL;
 	}
 	m->up.all = m->up.lost = loss_squares(residual, count);
 	if (m->before) /* a copy, because selectors may scale in place */
-		memcpy(m->before, residual, count * sizeof(*m->before));
+		memcpy(m->before + fragment.begin, residual, count * sizeof(*m->before));
 }
 
 static void measure_emitted(struct worker *w, const struct shard_layout *at,
@@ -44,13 +45,14 @@ static void measure_emitted(struct worker *w, const struct shard_layout *at,
 
 static void measure_pulled(struct worker *w)
 {
+	const struct fragment fragment = worker_fragment(w);
 	struct measure *m = w->model.measure;
 
 	if (!m->under_way)
 		return;
 	m->under_way = 0;
 	if (!m->before) /* only values that were not sent are left in the residual */
-		m->up.lost = loss_squares(worker_residual(w), w->layout->count);
+		m->up.lost = loss_squares(worker_residual(w) + fragment.begin, fragment.count);
 	w->model.stats->compression_error = loss_share(m->up);
 }
 

@@ -81,15 +81,17 @@ static struct compressor_attr compressor_of(const struct layout *l, const struct
 					 .fitted = sparse ? layout_largest(l, -1).up_capacity : 0 };
 }
 
-/* Allocates the spans of a seeded selector, and those of a selector that works shard by shard. */
+/* Allocates the spans of a seeded selector, and those of a selector that works shard by shard or
+ * fragment by fragment. */
 static int open_spans(struct worker *w)
 {
 	const struct layout *l = w->layout;
 	const struct selection_kind *kind = &selection_kinds[w->rules.recipe->up.select];
+	const int by_part = kind->by_coordinate || l->n_fragments > 1;
 
 	w->shard_spans = kind->seeded ? calloc(l->n_shards, sizeof(*w->shard_spans)) : NULL;
-	w->spans = kind->by_coordinate ? calloc(l->n_spans, sizeof(*w->spans)) : NULL;
-	if ((kind->seeded && !w->shard_spans) || (kind->by_coordinate && !w->spans))
+	w->spans = by_part ? calloc(l->n_spans, sizeof(*w->spans)) : NULL;
+	if ((kind->seeded && !w->shard_spans) || (by_part && !w->spans))
 		return fail(SLUICE_ENOMEM, "no memory for the spans of %u shards", l->n_shards);
 	for (uint32_t s = 0; s < l->n_shards && w->shard_spans; s++)
 		w->shard_spans[s] = (struct span){ l->shards[s].begin,
@@ -168,16 +170,21 @@ int worker_open(sluice_model *model)
 	return rc;
 }
 
-void worker_restart(struct worker *w, uint64_t version)
+void worker_restart(struct worker *w, uint64_t steps)
 {
-	w->rules.first_step = version;
-	step_resume(&w->step, version * w->rules.recipe->period);
-	const struct step_rule next = rulebook_step(&w->rules, version + 1, 0);
-	step_restart(&w->step, version, &next);
+	const struct recipe *recipe = w->rules.recipe;
+	const uint64_t exchanges = steps / recipe_interval(recipe);
+	const uint64_t last = exchanges ? exchanges - 1 : 0;
+
+	w->rules.first_step = exchanges / recipe->fragments;
+	step_resume(&w->step, steps);
+	const struct step_rule next = rulebook_step(&w->rules, w->rules.first_step + 1, 0);
+	step_restart(&w->step, exchanges ? last / recipe->fragments + 1 : 0,
+		     (uint32_t)(last % recipe->fragments), &next);
 	memset(w->model.worth->least, 0, sizeof w->model.worth->least);
 	hooks_restart(w);
 	worker_renewed(w);
-	lanes_restart(w->lanes, version * w->rules.schedule->n_downs);
+	lanes_restart(w->lanes, recipe, steps, w->rules.schedule->n_downs);
 }
 
 void worker_close(struct worker *w)

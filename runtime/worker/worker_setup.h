@@ -17,8 +17,9 @@ void worker_list_methods(struct worker *w);
 void worker_close(struct worker *w);
 /* Returns how many bytes worker_open() allocates. */
 uint64_t worker_memory(const struct layout *l, const struct recipe *recipe);
-/* Called after open and restore, when all shards are at `version` and all rings are empty. */
-void worker_restart(struct worker *w, uint64_t version);
+/* Called after open and restore, when all shards are at the version that they have after this
+ * number of steps, and all rings are empty. */
+void worker_restart(struct worker *w, uint64_t steps);
 /* Called when all workers begin with these parameters. */
 void worker_begin(struct worker *w, const float *params);
 #endif

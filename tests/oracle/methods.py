@@ -5,6 +5,7 @@ Each method is a class of one job: step(gradients, lr) takes the gradients of al
 order, and moves x, the parameters that all workers hold; held(i) are those of worker i. Every operation is one of float32, in the
 order in which the pages write it, so that x can be compared with the library's bit by bit.
 """
+import copy
 import math
 from functools import partial
 
@@ -253,12 +254,18 @@ class Coded(Sparse):
 
 
 class Drift(Sparse):
-    """signal=drift when=every(H): the program steps by SGD and pushes its parameters."""
+    """signal=drift when=every(H),fragments(P): the program steps by SGD and pushes its parameters.
+    Each fragment has as many shards."""
 
-    def __init__(self, x, workers, shards, every=1, decay=1.0, keep=0.0, rate=1.0, **rest):
+    def __init__(self, x, workers, shards, every=1, fragments=1, decay=1.0, keep=0.0, rate=1.0,
+                 **rest):
         super().__init__(x, workers, shards, inside=False, **rest)
-        self.every, self.decay, self.keep, self.rate = every, f32(decay), f32(keep), f32(rate)
+        self.decay, self.keep, self.rate = f32(decay), f32(keep), f32(rate)
+        self.distance = every // fragments
         self.own = [x.copy() for _ in range(workers)]
+        of = shards // fragments
+        self.fragments = [(self.shards[at:at + of], copy.copy(self.update))
+                          for at in range(0, shards, of)]
 
     def held(self, worker):
         return self.own[worker]
@@ -266,15 +273,30 @@ class Drift(Sparse):
     def point(self, i):
         return self.x - self.keep * self.e[i] if self.keep else self.x
 
+    def exchange(self, shards, update):
+        part, sent = slice(shards[0].start, shards[-1].stop), []
+        for i, own in enumerate(self.own):
+            a = self.decay * self.e[i][part] + (self.point(i) - own)[part]
+            sent.append(only(a, top(a, count(self.up, len(a)))))
+            self.e[i][part] = a - sent[i]
+        change = update.change(mean_of(sent), self.rate, self.x[part])
+        if self.down is None:
+            self.x[part] = self.x[part] - change
+        else:
+            self.epsilon[part] = self.epsilon[part] - change
+        for shard in shards if self.down else []:
+            e = self.epsilon[shard]
+            p = only(e, top(e, count(self.down, len(e))))
+            self.epsilon[shard] = e - p
+            self.x[shard] = self.x[shard] + p
+        for i, own in enumerate(self.own):
+            own[part] = self.point(i)[part]
+
     def step(self, gradients, lr):
         self.own = [own - lr * g for own, g in zip(self.own, gradients)]
         self.t += 1
-        if self.t % self.every:
-            return
-        for i, own in enumerate(self.own):
-            self.e[i] = self.decay * self.e[i] + (self.point(i) - own)
-        self.publish(mean_of([self.take(i, s) for i, s in enumerate(self.supports())]), self.rate)
-        self.own = [self.point(i).copy() for i in range(self.workers)]
+        if self.t % self.distance == 0:
+            self.exchange(*self.fragments[(self.t // self.distance - 1) % len(self.fragments)])
 
 
 class Threshold(Sparse):
@@ -399,6 +421,15 @@ def recipes():
     yield ("up=all down=all signal=drift memory=none update=nesterov(0.9) when=every(4) rate=0.7",
            partial(Drift, up=1, every=4, update="nesterov", m=0.9, rate=0.7))
     yield "up=all down=all signal=drift memory=none", partial(Drift, up=1)
+    yield ("up=all down=all signal=drift memory=none update=nesterov(0.9) "
+           "when=every(4),fragments(2) rate=0.7",
+           partial(Drift, up=1, every=4, fragments=2, update="nesterov", m=0.9, rate=0.7))
+    yield ("up=topk(0.1) down=topk(0.15) signal=drift memory=residual(decay=0.9) "
+           "update=momentum(0.9) when=every(6),fragments(3) rate=0.4 keep=0.6",
+           partial(Drift, up=0.1, down=0.15, every=6, fragments=3, update="momentum", m=0.9,
+                   decay=0.9, rate=0.4, keep=0.6))
+    yield ("up=topk(0.1) down=all signal=drift memory=residual when=every(7),fragments(7)",
+           partial(Drift, up=0.1, every=7, fragments=7))
     for longest in None, 2:
         arguments = "5,0.2" if longest is None else f"5,0.2,{longest}"
         yield (f"up=all down=all signal=innovation memory=none when=lazy({arguments})",

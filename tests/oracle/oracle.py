@@ -10,6 +10,7 @@
 Ends with status 77, which make check shows as skipped, where there is no numpy.
 """
 import ctypes
+import re
 import struct
 import sys
 
@@ -55,8 +56,11 @@ class Case:
 
 def cases(ranks):
     for recipe, make in methods.recipes():
+        fragments = re.search(r"fragments\((\d+)\)", recipe)
         for count, shards in SHAPES:
-            yield Case(recipe, make, ranks, count, shards)
+            shards *= int(fragments[1]) if fragments else 1
+            if count >= shards:
+                yield Case(recipe, make, ranks, count, shards)
 
 
 # ---- by ctypes ----------------------------------------------------------------------------------

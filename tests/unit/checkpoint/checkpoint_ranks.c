@@ -61,13 +61,14 @@ static void open_rank(int rank, uint64_t step)
 	assert_int_equal(on_device_open(model->worker, NULL), 0);
 	model->schema = 77;
 	model->recipe.memory = MEMORY_RESIDUAL;
-	model->recipe.period = 1;
+	model->recipe.period = model->recipe.fragments = 1;
 	model->recipe.update = UPDATE_SGD;
 	snprintf(model->recipe_text, sizeof model->recipe_text, "up=topk(0.01)");
 	model->layout = (struct layout){ .count = COUNT,
 					 .size = world.size,
 					 .workers = world.workers,
 					 .n_shards = SHARDS,
+					 .n_fragments = 1,
 					 .shards = r->layout };
 	model->shards = r->shards;
 	for (uint32_t s = 0; s < SHARDS; s++) {

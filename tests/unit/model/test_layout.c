@@ -317,6 +317,48 @@ TEST(make__agreed_support__is_all_that_is_published_and_decoded)
 	layout_free(&l);
 }
 
+/* Equal numbers of shards in each fragment, and of each fragment a shard at every owner. */
+TEST(make__fragments__spread_over_all_owners)
+{
+	static const struct {
+		int size, workers, shards;
+		uint32_t each;
+	} jobs[] = { { 4, 4, 0, 4 }, { 4, 3, 0, 3 }, { 4, 4, 24, 8 }, { 1, 1, 0, 1 } };
+
+	for (size_t i = 0; i < sizeof(jobs) / sizeof(*jobs); i++) {
+		sluice_model_attr attr = { .size = sizeof attr,
+					   .count = 1000003,
+					   .shards = (uint32_t)jobs[i].shards };
+		const int first = jobs[i].workers < jobs[i].size ? jobs[i].workers : 0;
+		const uint32_t owners = (uint32_t)(jobs[i].size - first);
+		uint64_t begin = 0;
+		struct recipe recipe;
+		struct layout l;
+
+		assert_int_equal(make(&attr, "signal=drift when=every(6),fragments(3)",
+				      jobs[i].size, jobs[i].workers, &recipe, &l),
+				 0);
+		assert_int_equal(holdings_make(&l, 1, &l.holdings), 0);
+		assert_int_equal(l.n_shards, 3 * jobs[i].each);
+		for (uint32_t f = 0; f < 3; f++) {
+			const struct fragment part = layout_fragment(&l, f);
+			uint32_t at[4] = { 0 };
+
+			assert_int_equal(part.end - part.first, jobs[i].each);
+			assert_int_equal(part.begin, begin);
+			begin += part.count;
+			for (uint32_t s = part.first; s < part.end; s++) {
+				assert_int_equal(l.shards[s].fragment, f);
+				at[holdings_at(l.holdings, s, 0)->rank]++;
+			}
+			for (uint32_t r = (uint32_t)first; r < (uint32_t)jobs[i].size; r++)
+				assert_int_equal(at[r], jobs[i].each / owners);
+		}
+		assert_int_equal(begin, attr.count);
+		layout_free(&l);
+	}
+}
+
 TEST(make__capacities__bound_what_messages_need)
 {
 	sluice_model_attr attr = { .size = sizeof attr, .count = 3001, .shards = 7 };

@@ -60,6 +60,7 @@ static const char *const valid_recipes[] = {
 	"signal=drift",
 	"up=topk(0.1) signal=drift keep=0.3333333",
 	"signal=drift when=every(1000000) rate=0.7",
+	"signal=drift when=every(1000000),fragments(1000000)",
 	"up=topk(0.1) update=sign",
 	"up=topk(0.1) memory=residual(outside,decay=0.3333333)",
 	"up=topk(0.1) memory=residual(decay=1)",

@@ -365,6 +365,28 @@ TEST(recipe_parse__what_a_drift_excludes__is_refused_with_the_word_to_write)
 	parsed("signal=drift keep=0");
 }
 
+TEST(recipe_parse__fragments_that_do_not_fit__are_refused)
+{
+	expect_refused(
+		"signal=drift when=every(30),fragments(4)",
+		"\"4\" in \"when=every(30),fragments(4)\"|P must divide the number of steps");
+	expect_refused("signal=drift when=every(30),fragments(60)", "P must divide");
+	expect_refused("signal=drift when=every(30),fragments(0)", "\"0\"|the number of parts");
+	expect_refused("signal=drift when=every(30),fragments", "the number of parts");
+	expect_refused("signal=drift when=every(30),fragments(3),fragments(3)", "too many");
+	expect_refused("signal=drift when=every(30),fragment(3)", "did you mean \"fragments\"");
+	expect_refused("signal=drift when=every(30),lazy(3,1)", "\"lazy\" is one value too many");
+	expect_refused("signal=drift when=fragments(3)", "write when=every(STEPS),fragments(3)");
+	expect_refused("when=lazy(3,1),fragments(3)", "too many");
+	expect_refused("up=topk(0.1) when=every(30),fragments(3)",
+		       "\"when=every(30),fragments(3)\" exchanges a part|write signal=drift");
+	expect_refused("up=global(0.1) signal=drift when=every(4),fragments(2)", "with global");
+	expect_refused("up=topk(0.1) signal=drift when=every(4),fragments(2) guard=raise",
+		       "guard=raise with fragments|guard=warn");
+	parsed("signal=drift when=every(30),fragments(30)");
+	parsed("up=topk(0.1) when=every(30),fragments(1)");
+}
+
 TEST(recipe_parse__too_long_texts_are_refused)
 {
 	static char text[5000];

@@ -99,6 +99,43 @@ TEST(compile__fractional_epochs__become_whole_steps)
 		compile("up=topk(0.01) when=every(5) warmup=40", &recipe, 101).warmup_steps, 8);
 }
 
+/* The step of a fragment's exchange is the first after which it counts, and the fragments take
+ * turns every H / F steps. */
+TEST(fragments__exchange_in_turn__once_in_a_period)
+{
+	static const char *const recipes[] = { "signal=drift when=every(6),fragments(3)",
+					       "signal=drift when=every(5),fragments(5)",
+					       "signal=drift when=every(4)", "up=topk(0.1)" };
+	struct recipe r;
+
+	for (size_t i = 0; i < sizeof(recipes) / sizeof(*recipes); i++) {
+		assert_int_equal(recipe_parse(recipes[i], &r), 0);
+		for (uint64_t step = 1; step <= 40; step++) {
+			const uint32_t next = schedule_next_fragment(&r, step - 1);
+			uint32_t exchanged = 0;
+
+			for (uint32_t f = 0; f < r.fragments; f++) {
+				const uint64_t was = schedule_exchanges(&r, f, step - 1),
+					       now = schedule_exchanges(&r, f, step);
+
+				assert_int_equal(
+					was, step <= (f + 1) * recipe_interval(&r) ?
+						     0 :
+						     (step - 1 - (f + 1) * recipe_interval(&r)) /
+								     r.period +
+							     1);
+				if (now == was)
+					continue;
+				exchanged++;
+				assert_int_equal(f, next);
+				assert_int_equal(now, was + 1);
+				assert_int_equal(schedule_exchange_step(&r, f, now), step);
+			}
+			assert_int_equal(exchanged, step % recipe_interval(&r) == 0);
+		}
+	}
+}
+
 TEST(density__without_warmup__is_the_recipes_at_every_step)
 {
 	struct recipe recipe;

@@ -350,9 +350,12 @@ static struct half_model *half_of(const char *recipe)
 	h->job.root = &h->job;
 	h->model.job = &h->job;
 	h->span = (struct span){ 0, SPAN, 0 };
-	h->model.layout = (struct layout){
-		.count = SPAN, .n_shards = 1, .shards = &h->layout, .spans = &h->span, .n_spans = 1
-	};
+	h->model.layout = (struct layout){ .count = SPAN,
+					   .n_shards = 1,
+					   .n_fragments = 1,
+					   .shards = &h->layout,
+					   .spans = &h->span,
+					   .n_spans = 1 };
 	h->layout.span = SPAN;
 	h->model.shards = &h->shard;
 	h->model.n_own = 1;

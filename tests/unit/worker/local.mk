@@ -26,6 +26,7 @@ check_PROGRAMS += \
 	tests/unit/test_segments \
 	tests/unit/test_skip \
 	tests/unit/test_stats \
+	tests/unit/test_streaming \
 	tests/unit/test_svrg \
 	tests/unit/test_uneven
 tests_unit_test_accumulator_SOURCES = tests/unit/worker/test_accumulator.c tests/unit/four_tensors.h $(same_bits)
@@ -59,6 +60,7 @@ tests_unit_test_segments_SOURCES = tests/unit/worker/test_segments.c tests/unit/
 	tests/unit/narrow.h $(ranks)
 tests_unit_test_skip_SOURCES = tests/unit/worker/test_skip.c tests/unit/four_tensors.h $(ranks)
 tests_unit_test_stats_SOURCES = tests/unit/worker/test_stats.c tests/unit/worker/sent.h $(ranks)
+tests_unit_test_streaming_SOURCES = tests/unit/worker/test_streaming.c tests/unit/worker/sent.h $(ranks)
 tests_unit_test_svrg_SOURCES = tests/unit/worker/test_svrg.c $(async_problem)
 tests_unit_test_svrg_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=upload_head
 tests_unit_test_uneven_SOURCES = tests/unit/worker/test_uneven.c tests/unit/four_tensors.h $(ranks)

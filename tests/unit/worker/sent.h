@@ -28,9 +28,10 @@ static inline struct message decode_into(const uint8_t *bytes, size_t n, uint64_
 /* Decodes the last push into dense. Returns the number of its coordinates. */
 static inline uint32_t last_sent(const sluice_model *model, float *dense)
 {
+	const struct fragment fragment = worker_fragment(model->worker);
 	uint32_t n = 0;
 	memset(dense, 0, model->layout.count * sizeof *dense);
-	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
+	for (uint32_t s = fragment.first; s < fragment.end; s++) {
 		const struct shard_layout *at = &model->layout.shards[s];
 		size_t bytes;
 		const uint8_t *sent = lane_sent(model->worker->lanes, s, &bytes);

@@ -382,6 +382,9 @@ TEST(push_and_pull__gpu_memory_gives_the_bits_of_host_memory)
 		{ .recipe = "up=topk(0.1) down=topk(0.2) signal=drift when=every(2) keep=0.5 "
 			    "memory=residual(decay=0.9)",
 		  .on_host = 1 },
+		{ .recipe = "up=topk(0.1) down=topk(0.2) signal=drift when=every(3),fragments(3) "
+			    "keep=0.5",
+		  .on_host = 1 },
 		{ .recipe = NULL },
 	};
 	run_in_job(RANKS, train_all, shapes);

@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * when=every(H),fragments(P): the parameters are exchanged part by part, each at its own step of a
+ * period. Nothing else of the vector is read, sent or written in that step, and nothing of a drift
+ * is lost. tests/oracle compares the values with numpy. */
+#include "worker/local.h"
+#include "base/bytes.h"
+#include "sent.h"
+#include "thinned.h"
+#include "cases.h"
+#include <math.h>
+#include <string.h>
+
+enum { N = 601, PERIOD = 6, PARTS = 3, DISTANCE = PERIOD / PARTS, SHARDS = 2 * PARTS };
+#define STREAMS "signal=drift when=every(6),fragments(3) dense=none "
+#define SPARSE  "up=topk(0.1) down=topk(0.2) " STREAMS
+
+/* A step of the program's own optimizer. */
+static void step_alone(float *params, int rank, uint64_t step)
+{
+	for (int i = 0; i < N; i++)
+		params[i] -= 0.1f * (params[i] - (float)rank) +
+			     0.05f * noise(41, step, (uint64_t)rank, (uint64_t)i);
+}
+
+static sluice_model *open_model(sluice_job *job, float *params, const char *recipe)
+{
+	for (int i = 0; i < N; i++)
+		params[i] = noise(42, 0, 0, (uint64_t)i);
+	return OPEN(job, params, .count = N, .shards = SHARDS, .recipe = recipe);
+}
+
+/* The fragment that is exchanged in this step, or -1: the shards two by two, in order. */
+static int fragment_of(uint64_t step)
+{
+	return step % DISTANCE ? -1 : (int)((step / DISTANCE - 1) % PARTS);
+}
+
+static int begin_of(int fragment)
+{
+	return N * 2 * fragment / SHARDS;
+}
+
+/* ---- conservation ------------------------------------------------------------ */
+
+struct account {
+	float given[N];           /* by the last exchange of each coordinate */
+	double moved[N], sent[N]; /* sums of B^(T - t) times drift, and times the message */
+	double size[N];           /* of the magnitudes of `moved` */
+};
+
+/* Within an exchange to the bit: B e + drift = message + new e. Over all exchanges of a fragment,
+ * to rounding: sum of B^(T-t) drift_t = sum of B^(T-t) message_t + e_T. */
+static void enter(struct account *a, const sluice_model *model, const float *pushed,
+		  const float *before, int fragment)
+{
+	const float decay = model->recipe.memory_decay;
+	const float *residual = worker_residual(model->worker);
+	float sent[N];
+
+	CHECK(last_sent(model, sent) > 0);
+	for (int i = 0; i < N; i++) {
+		const float drift = a->given[i] - pushed[i];
+		const float sum = decay * before[i] + drift;
+
+		if (i < begin_of(fragment) || i >= begin_of(fragment + 1)) {
+			CHECK(float_bits(residual[i]) == float_bits(before[i]));
+			continue;
+		}
+		CHECK(float_bits(sent[i] + residual[i]) == float_bits(sum));
+		a->moved[i] = (double)decay * a->moved[i] + (double)drift;
+		a->size[i] = (double)decay * a->size[i] + fabs((double)drift);
+		a->sent[i] = (double)decay * a->sent[i] + (double)sent[i];
+		CHECK(fabs(a->moved[i] - a->sent[i] - (double)residual[i]) <= 1e-6 * a->size[i]);
+	}
+}
+
+static void balance(sluice_job *job, int rank, void *argument)
+{
+	static struct account a;
+	float params[N], common[N], before[N], held[N];
+	sluice_model *model = open_model(job, params, argument);
+	const float keep = model->recipe.keep;
+	const uint64_t steps = under_valgrind() ? 3 * PERIOD : 50 * PERIOD;
+
+	memset(&a, 0, sizeof(a));
+	memcpy(a.given, params, sizeof(params));
+	for (uint64_t step = 1; step <= steps; step++) {
+		const float *residual = worker_residual(model->worker);
+		const int fragment = fragment_of(step);
+
+		step_alone(params, rank, step);
+		memcpy(held, params, sizeof(held));
+		memcpy(before, residual, sizeof(before));
+		CHECK_OK(sluice_push(model, params));
+		if (fragment >= 0)
+			enter(&a, model, params, before, fragment);
+		else
+			CHECK(!memcmp(before, residual, sizeof(before)));
+		CHECK_OK(sluice_pull(model, params));
+		CHECK(!step_of(model).in_sync);
+		CHECK_OK(sluice_point(model, params, common));
+		check_same(job, common, sizeof(common));
+		for (int i = 0; i < N; i++)
+			if (fragment < 0 || i < begin_of(fragment) || i >= begin_of(fragment + 1))
+				CHECK(float_bits(params[i]) == float_bits(held[i]));
+			else
+				CHECK(params[i] ==
+				      (keep > 0 ? common[i] - keep * residual[i] : common[i]));
+		for (int i = 0; i < N && fragment >= 0; i++)
+			if (i >= begin_of(fragment) && i < begin_of(fragment + 1))
+				a.given[i] = params[i];
+	}
+	sluice_model_close(&model);
+}
+
+TEST(train__fragments__no_drift_is_lost_and_the_common_parameters_are_the_same)
+{
+	run_in_job(3, balance, SPARSE);
+	run_in_job(2, balance, SPARSE "memory=residual(decay=0.95) keep=0.6 update=nesterov(0.5)");
+	run_in_job(2, balance,
+		   "up=all,e3m0 down=all,twomeans rate=0.4 update=nesterov(0.9) " STREAMS);
+	run_in_job(2, balance, "up=threshold(0.05) down=all " STREAMS);
+	run_in_job(2, balance, "up=randk(0.1) down=randk(0.2) " STREAMS "memory=residual");
+	run_in_job(1, balance,
+		   "up=gaussiank(0.1) down=all,f16 " STREAMS "memory=residual(decay=0.9)");
+}
+
+/* ---- bytes --------------------------------------------------------------------- */
+
+/* Each exchange sends and pulls its fragment alone: its share of the values, in messages to its two
+ * shards. */
+TEST_IN_JOB(step__of_a_fragment__sends_and_pulls_nothing_for_the_others, 2)
+{
+	enum { HEADERS = 2 * 256 };
+	float params[N];
+	sluice_model *model = open_model(job, params, "up=all down=all memory=none " STREAMS);
+	sluice_model_stats was = { .size = sizeof(was) }, now = { .size = sizeof(now) };
+
+	for (uint64_t step = 1; step <= 2 * PERIOD; step++) {
+		const int fragment = fragment_of(step);
+		const uint64_t part = fragment < 0 ? 0 :
+						     (uint64_t)(begin_of(fragment + 1) -
+								begin_of(fragment));
+
+		step_alone(params, rank, step);
+		CHECK_OK(sluice_stats(model, &was));
+		CHECK_STEP(model, params, params);
+		CHECK_OK(sluice_stats(model, &now));
+		const uint64_t pushed = now.pushed_bytes + now.own_pushed_bytes - was.pushed_bytes -
+					was.own_pushed_bytes;
+		const uint64_t pulled = now.pulled_bytes + now.own_pulled_bytes - was.pulled_bytes -
+					was.own_pulled_bytes;
+
+		CHECK(now.pushed_elements - was.pushed_elements == part);
+		CHECK(now.pulled_elements - was.pulled_elements == part);
+		CHECK(pushed >= part * sizeof(float) && pulled >= part * sizeof(float));
+		CHECK(pushed <= part * sizeof(float) + (part ? HEADERS : 0));
+		CHECK(pulled <= part * sizeof(float) + (part ? HEADERS : 0));
+		/* half of the fragment is at this rank itself */
+		CHECK(now.own_pushed_bytes - was.own_pushed_bytes <= pushed / 2 + HEADERS);
+		CHECK(now.pushed_bytes - was.pushed_bytes <= pushed / 2 + HEADERS);
+	}
+	sluice_model_close(&model);
+}
+
+/* clip= limits the norm of what is exchanged. */
+TEST_IN_JOB(push__fragment_beyond_clip__is_as_long_as_clip, 1)
+{
+	float params[N], start[N];
+	double square = 0;
+	sluice_model *model = open_model(job, params, "up=all down=all clip=0.25 " STREAMS);
+
+	memcpy(start, params, sizeof(start));
+	for (uint64_t step = 1; step <= DISTANCE; step++) {
+		for (int i = 0; i < N; i++)
+			params[i] += (float)(i % 3);
+		CHECK_STEP(model, params, params);
+	}
+	for (int i = 0; i < begin_of(1); i++)
+		square += (double)(params[i] - start[i]) * (double)(params[i] - start[i]);
+	CHECK(fabs(sqrt(square) - 0.25) < 1e-5);
+	sluice_model_close(&model);
+}
+
+/* ---- what is not finite ------------------------------------------------------ */
+
+/* NaN in any fragment would come back to all of them through the gradients, so the worker gets all
+ * common parameters. */
+TEST_IN_JOB(push__parameters_that_are_not_finite_and_skip__continue_from_all_common_ones, 2)
+{
+	float params[N], common[N], before[N];
+	sluice_model *model = open_model(job, params, SPARSE "nonfinite=skip keep=0.5");
+
+	for (uint64_t step = 1; step <= 4 * PERIOD; step++) {
+		const int bad = rank && step == PERIOD + DISTANCE;
+		const float *residual = worker_residual(model->worker);
+
+		step_alone(params, rank, step);
+		memcpy(before, residual, sizeof(before));
+		if (bad)
+			params[N - 1] = NAN; /* the exchange is that of the first fragment */
+		CHECK_STEP(model, params, params);
+		if (!bad)
+			continue;
+		CHECK_OK(sluice_point(model, params, common));
+		CHECK(!memcmp(before, residual, sizeof(before)));
+		for (int i = 0; i < N; i++)
+			CHECK(params[i] == common[i] - 0.5f * residual[i]);
+	}
+	for (int i = 0; i < N; i++)
+		CHECK(isfinite(params[i]));
+	sluice_model_close(&model);
+}
+
+TEST_IN_JOB(push__fragment_that_is_not_finite__ends_the_job_by_name, 1)
+{
+	float params[N];
+	sluice_model *model = open_model(job, params, SPARSE);
+
+	log_capture();
+	CHECK_STEP(model, params, params);
+	params[N - 1] = NAN;
+	CHECK_STEP(model, params, params); /* of the first fragment */
+	params[N - 1] = 0;
+	CHECK_STEP(model, params, params);
+	params[begin_of(1) + 7] = INFINITY;
+	CHECK(sluice_push(model, params) == SLUICE_ENUMERIC);
+	CHECK(error_says("pushed at step 4 are infinite", "index 207"));
+	sluice_model_close(&model);
+}
+
+/* ---- opening ------------------------------------------------------------------ */
+
+TEST_IN_JOB(open__shards_that_fragments_do_not_divide__are_refused, 2)
+{
+	float params[N] = { 0 };
+	sluice_model *model = NULL;
+	const sluice_model_attr four = ATTR(.count = N, .shards = 4, .recipe = SPARSE);
+	const sluice_model_attr few = ATTR(.count = 2, .recipe = SPARSE);
+
+	log_capture();
+	CHECK(sluice_model_open(job, &four, params, &model) == SLUICE_EINVAL);
+	CHECK(error_says("fragments(3), but the model has 601 parameters in 4 shards",
+			 "set shards to a multiple of 3"));
+	CHECK(sluice_model_open(job, &few, params, &model) == SLUICE_EINVAL);
+	CHECK(error_says("fragments(3), but the model has 2 parameters", "at least one"));
+	model = OPEN(job, params, .count = N, .recipe = SPARSE);
+	CHECK(model->layout.n_shards == PARTS);
+	sluice_model_close(&model);
+}
+
+/* ---- pieces --------------------------------------------------------------------- */
+
+TEST_IN_JOB(step__of_pieces_or_in_ranges__gives_the_same_bits, 2)
+{
+	static const char recipe[] = SPARSE "keep=0.5";
+	float params[N], apart[N];
+	sluice_model *model = open_model(job, params, recipe);
+	sluice_model *other = open_model(job, apart, recipe);
+	const sluice_segment pieces[] = { { .data = apart, .count = 250 },
+					  { .data = apart + 250, .count = N - 250 } };
+
+	for (uint64_t step = 1; step <= 4 * PERIOD; step++) {
+		step_alone(params, rank, step);
+		step_alone(apart, rank, step);
+		CHECK_STEP(model, params, params);
+		CHECK_OK(sluice_push_vector(other, IN_PIECES(pieces, 2)));
+		if (step % 4) {
+			CHECK_OK(sluice_pull_vector(other, IN_PIECES(pieces, 2)));
+		} else {
+			CHECK_OK(sluice_pull_begin(other, &(sluice_vector){ .data = apart }));
+			CHECK_OK(sluice_pull_range(other, N / 2, N - N / 2));
+			CHECK_OK(sluice_pull_range(other, 0, N / 2));
+		}
+		CHECK(!memcmp(params, apart, sizeof(params)));
+	}
+	sluice_model_close(&model);
+	sluice_model_close(&other);
+}
+
+/* ---- a state in the middle of a period ------------------------------------------ */
+
+enum { END = 3 * PERIOD, STATE_MOST = 1 << 16 };
+
+/* Trains from `params` and saves after `save_at` steps, or loads `state` first. */
+static void train(sluice_job *job, float *params, const char *recipe, uint64_t save_at,
+		  uint8_t *state, int loads)
+{
+	const int rank = sluice_rank(job);
+	sluice_model *model = open_model(job, params, recipe);
+	uint64_t done = 0;
+	size_t bytes = 0;
+
+	CHECK_OK(sluice_state_size(model, &bytes));
+	CHECK(bytes <= STATE_MOST);
+	if (loads)
+		CHECK_OK(sluice_state_load(model, state, bytes, params, &done));
+	CHECK(done == (loads ? save_at : 0));
+	for (uint64_t step = done + 1; step <= END; step++) {
+		step_alone(params, rank, step);
+		CHECK_STEP(model, params, params);
+		if (step == save_at && !loads)
+			CHECK_OK(sluice_state_save(model, state, bytes, 0));
+	}
+	sluice_model_close(&model);
+}
+
+static void resume(sluice_job *job, int rank, void *argument)
+{
+	static uint8_t state[STATE_MOST];
+	float through[N], params[N];
+
+	(void)rank;
+	for (uint64_t at = 1; at <= 2 * PERIOD; at += under_valgrind() ? 5 : 1) {
+		train(job, through, argument, at, state, 0);
+		train(job, params, argument, at, state, 1);
+		CHECK(!memcmp(params, through, sizeof(params)));
+	}
+}
+
+TEST(state__at_each_step_of_a_period__goes_on_with_the_same_bits)
+{
+	run_in_job(2, resume, SPARSE "keep=0.5");
+	run_in_job(1, resume,
+		   "up=all,e3m0 down=all,e3m0 update=nesterov(0.9) memory=residual " STREAMS);
+}
