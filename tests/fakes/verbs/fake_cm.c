@@ -250,6 +250,10 @@ int rdma_bind_addr(struct rdma_cm_id *id, struct sockaddr *address)
 {
 	if (fake_fails("rdma_bind_addr", EADDRNOTAVAIL))
 		return -1;
+	if (fake.no_ip) {
+		errno = ENODEV;
+		return -1;
+	}
 	fake_lock();
 	memcpy(&id->route.addr.src_addr, address, sizeof(struct sockaddr_in));
 	id_of(id)->port = ++last_port;

@@ -2,8 +2,8 @@
  * A network card and its connection manager inside one process, linked instead of libibverbs and
  * librdmacm. It really copies memory between the queue pairs of the process (one or more threads
  * for several ranks), and checks every access like a card. The test chooses the failures.
- * fake_verbs.c is the card, fake_wires.c its queue pairs, fake_cm.c the connection manager. All
- * calls of the fake take one lock. */
+ * fake_verbs.c is the card, fake_wires.c its queue pairs, fake_datagrams.c those for datagrams,
+ * fake_cm.c the connection manager. All calls of the fake take one lock. */
 #ifndef TESTS_FAKE_FABRIC_H
 #define TESTS_FAKE_FABRIC_H
 #include <infiniband/verbs.h>
@@ -15,6 +15,11 @@ enum fake_cm_mode {
 	FAKE_CM_ANSWERS,
 	FAKE_CM_SILENT, /* a connect never completes */
 };
+
+/* What happens to a datagram. */
+enum fake_fate { FAKE_PASSES, FAKE_IS_LOST, FAKE_COMES_TWICE, FAKE_COMES_LATE };
+
+enum { FAKE_PKEYS = 4, FAKE_LID = 7 };
 
 /* Properties and behaviour of the device. fake_reset() sets up a device that supports everything
  * and keeps every rule. */
@@ -34,6 +39,11 @@ struct fake_settings {
 	uint64_t (*pair_bytes)(uint32_t requests, uint32_t inline_bytes); /* see fake_profile */
 	enum ibv_transport_type transport;
 	uint8_t link_layer;
+	int no_ip;                  /* no IP address leads to the device */
+	uint16_t pkeys[FAKE_PKEYS]; /* of the port */
+	int no_lid;                 /* the port has no LID, so packets need a GRH */
+	/* Sees each datagram that leaves, with the numbers of its queue pairs; NULL: all pass. */
+	enum fake_fate (*tap)(const uint8_t *bytes, size_t n, uint32_t from, uint32_t to);
 	int async; /* the next asynchronous event is this enum ibv_event_type + 1; 0: none comes */
 	uint64_t longest_window; /* posting the binding of a longer one is refused; 0: none */
 	uint32_t takes;  /* number of receives that a connected queue pair takes from its queue
@@ -58,7 +68,7 @@ struct fake_settings {
 };
 
 struct fake_counts {
-	int contexts, pds, mrs, mws, cqs, srqs, qps, channels, cm_channels, ids;
+	int contexts, pds, mrs, mws, cqs, srqs, qps, channels, cm_channels, ids, ahs;
 	int unacked;       /* unacknowledged events of all kinds */
 	int forks_guarded; /* calls of ibv_fork_init() */
 	int forks_huge;    /* 1: one of them found RDMAV_HUGEPAGES_SAFE */
@@ -81,8 +91,10 @@ struct fake_counts {
 				      flight */
 	uint32_t most_outstanding; /* the largest number of work requests in one send queue */
 	uint64_t connects;
-	unsigned calls;  /* fallible ones */
-	char failed[64]; /* name of the call that was made to fail */
+	uint64_t datagrams_sent, datagrams_received;
+	uint64_t datagrams_vanished; /* no queue pair took them, or a key was wrong */
+	unsigned calls;              /* fallible ones */
+	char failed[64];             /* name of the call that was made to fail */
 };
 
 extern struct fake_settings fake;
@@ -126,6 +138,12 @@ void fake_device_memory(void *base, size_t n);
 void fake_cm_event(enum rdma_cm_event_type type, int status, const void *bytes, size_t n);
 /* Breaks every connection: both queue pairs fail. told: both sides get DISCONNECTED. */
 void fake_cm_cut(int told);
+/* Breaks all connected queue pairs, whatever connected them. Neither side gets an event. */
+void fake_pairs_cut(void);
+/* Delivers the datagrams that come late. */
+void fake_deliver_late(void);
+/* Sends a datagram from the queue pair of this number, without the tap. */
+void fake_inject(const void *bytes, size_t n, uint32_t from, uint32_t to, uint32_t qkey);
 /* Returns 1 if some registration of [base, base + n) has relaxed ordering. */
 int fake_relaxed(const void *base, size_t n);
 /* Returns 1 if some registration lets a peer write into [base, base + n). */
@@ -134,14 +152,20 @@ int fake_remote_writable(const void *base, size_t n);
 /* ---- shared by the parts of the fake ---- */
 enum { INLINE_BYTES = 256, FAKE_DEVICES = 40 };
 
+struct fake_receive {
+	uint64_t wr_id;
+	struct ibv_sge sge;
+};
+
 struct fake_qp {
 	struct ibv_qp qp;
 	struct fake_qp *next, *peer;
 	uint32_t dest, max_inline;
-	struct ibv_qp_attr attr; /* all attributes set so far */
-	uint8_t port_mtu;        /* known once rdma_cm knows the queue pair */
-	struct fake_wr *wrs;     /* ring of wr_capacity; those in [first, end) are not executed
-				    yet */
+	struct ibv_qp_attr attr;       /* all attributes set so far */
+	uint8_t port_mtu;              /* known once rdma_cm knows the queue pair */
+	struct fake_receive *receives; /* ring of a UD queue pair */
+	uint32_t max_receives, first_receive, n_receives;
+	struct fake_wr *wrs; /* ring of wr_capacity; those in [first, end) are not executed yet */
 	uint32_t capacity;
 	uint64_t pinned;
 	uint64_t first, end, retired; /* numbers of work requests */
@@ -208,6 +232,13 @@ void fake_unbind(struct fake_mw *window);
 int fake_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc);
 int fake_req_notify_cq(struct ibv_cq *cq, int solicited);
 int fake_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
+int fake_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
+enum ibv_wc_status fake_send_datagram(struct fake_qp *q, const struct fake_wr *f);
+/* Where a work request of the queue pair reads or writes; NULL: it may not. */
+uint8_t *fake_local_bytes(const struct fake_qp *q, const struct ibv_sge *sge, int write);
+/* The GID of the port; 1 if an address is that of the port. */
+const uint8_t *fake_gid(void);
+int fake_leads_here(const struct ibv_ah_attr *to);
 int fake_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
 struct ibv_context *fake_context(void);
 /* Returns the context of the device to which addresses lead. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The card of fake_fabric.h: the device, domains, keys and windows. */
 #include "fake_fabric.h"
+#include <endian.h>
 #include <errno.h>
 #include <infiniband/verbs_api.h>
 #include <pthread.h>
@@ -15,8 +16,6 @@
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 #undef ibv_reg_mr
 #undef ibv_query_port
-
-enum { PORT_LID = 7 };
 
 struct fake_settings fake;
 struct fake_counts fake_counts;
@@ -84,12 +83,12 @@ const char *fake_leak(void)
 	const struct fake_counts *c = &fake_counts;
 
 	if ((c->contexts | c->pds | c->mrs | c->mws | c->cqs | c->srqs | c->qps | c->channels |
-	     c->cm_channels | c->ids | c->unacked | c->misuse) == 0)
+	     c->cm_channels | c->ids | c->ahs | c->unacked | c->misuse) == 0)
 		return NULL;
 	snprintf(text, sizeof(text),
-		 "left: %d contexts %d pd %d mr %d mw %d cq %d srq %d qp %d channels, %d cm "
+		 "left: %d contexts %d pd %d mr %d mw %d cq %d srq %d qp %d ah %d channels, %d cm "
 		 "channels %d ids, %d events; %d misuses: %s",
-		 c->contexts, c->pds, c->mrs, c->mws, c->cqs, c->srqs, c->qps, c->channels,
+		 c->contexts, c->pds, c->mrs, c->mws, c->cqs, c->srqs, c->qps, c->ahs, c->channels,
 		 c->cm_channels, c->ids, c->unacked, c->misuse, c->first_misuse);
 	return text;
 }
@@ -129,7 +128,8 @@ static int query_port(struct ibv_context *c, uint8_t port, struct ibv_port_attr 
 			      IBV_PORT_DOWN :
 			      IBV_PORT_ACTIVE;
 	attr->max_msg_sz = fake.max_message;
-	attr->lid = PORT_LID;
+	attr->lid = fake.no_lid ? 0 : FAKE_LID;
+	attr->pkey_tbl_len = FAKE_PKEYS;
 	attr->max_mtu = IBV_MTU_4096;
 	attr->active_mtu = (enum ibv_mtu)fake.mtu;
 	attr->gid_tbl_len = 1;
@@ -187,20 +187,49 @@ int ibv_query_device(struct ibv_context *c, struct ibv_device_attr *attr)
 	return 0;
 }
 
+const uint8_t *fake_gid(void)
+{
+	static const uint8_t by_ip[16] = { [10] = 0xff, 0xff, 10, 3, 0, 1 },
+			     by_guid[16] = { 0xfe, 0x80, [8] = 0, 2, 0xc9, 3, 0, 0x11, 0x22, 0x33 };
+
+	return fake.no_ip || fake.link_layer == IBV_LINK_LAYER_INFINIBAND ? by_guid : by_ip;
+}
+
+int fake_leads_here(const struct ibv_ah_attr *to)
+{
+	if (to->is_global)
+		return !memcmp(to->grh.dgid.raw, fake_gid(), 16);
+	return fake.link_layer == IBV_LINK_LAYER_INFINIBAND && !fake.no_lid && to->dlid == FAKE_LID;
+}
+
 ssize_t _ibv_query_gid_table(struct ibv_context *c, struct ibv_gid_entry *entries, size_t max,
 			     uint32_t flags, size_t size)
 {
-	static const uint8_t gid[16] = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 3, 0, 1 };
-
 	if (fake_fails("ibv_query_gid_table", ENOSYS))
 		return -ENOSYS;
 	if (max < 1)
 		return 0;
 	memset(entries, 0, size);
-	memcpy(entries->gid.raw, gid, sizeof(gid));
+	memcpy(entries->gid.raw, fake_gid(), 16);
 	entries->port_num = 1;
 	entries->gid_type = IBV_GID_TYPE_ROCE_V2;
 	return 1;
+}
+
+int ibv_query_gid(struct ibv_context *c, uint8_t port, int index, union ibv_gid *gid)
+{
+	if (fake_fails("ibv_query_gid", EIO) || port != 1 || index != 0)
+		return -1;
+	memcpy(gid->raw, fake_gid(), 16);
+	return 0;
+}
+
+int ibv_query_pkey(struct ibv_context *c, uint8_t port, int index, __be16 *key)
+{
+	if (fake_fails("ibv_query_pkey", EIO) || port != 1 || index < 0 || index >= FAKE_PKEYS)
+		return -1;
+	*key = htobe16(fake.pkeys[index]);
+	return 0;
 }
 
 /* libibverbs refuses this once memory is pinned. It reads RDMAV_HUGEPAGES_SAFE at each call, and
@@ -518,6 +547,7 @@ void fake_reset(void)
 	context.context.ops.req_notify_cq = fake_req_notify_cq;
 	context.context.ops.post_srq_recv = fake_post_srq_recv;
 	context.context.ops.post_send = fake_post_send;
+	context.context.ops.post_recv = fake_post_recv;
 	memset(&fake_counts, 0, sizeof(fake_counts));
 	fake = (struct fake_settings){
 		.attr = { .max_qp = 1000,
@@ -536,6 +566,7 @@ void fake_reset(void)
 		.fork = IBV_FORK_UNNEEDED,
 		.transport = IBV_TRANSPORT_IB,
 		.link_layer = IBV_LINK_LAYER_ETHERNET,
+		.pkeys = { 0x7fff, 0xffff },
 		.mtu = IBV_MTU_4096,
 		.max_inline = 220,
 		.max_message = 1u << 23

@@ -7,7 +7,7 @@
 #include <string.h>
 
 struct fake_qp *fake_qps;
-static uint32_t last_qpn;
+static uint32_t last_qpn = 1; /* 0 and 1 belong to the subnet manager */
 
 /* ---- queue pairs ----------------------------------------------------------- */
 
@@ -42,7 +42,9 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 			       .next = fake_qps,
 			       .capacity = attr->cap.max_send_wr,
 			       .max_inline = attr->cap.max_inline_data,
+			       .max_receives = attr->srq ? 0 : attr->cap.max_recv_wr,
 			       .wrs = fake_new(attr->cap.max_send_wr * sizeof(*q->wrs)) };
+	q->receives = fake_new((q->max_receives + 1) * sizeof(*q->receives));
 	if (fake.pair_bytes)
 		q->pinned = fake.pair_bytes(attr->cap.max_send_wr, attr->cap.max_inline_data);
 	fake_counts.pinned += q->pinned;
@@ -91,6 +93,7 @@ int ibv_destroy_qp(struct ibv_qp *qp)
 	fake_counts.pinned -= q->pinned;
 	fake_count(&fake_counts.qps, -1);
 	fake_unlock();
+	free(q->receives);
 	free(q->wrs);
 	free(q);
 	return 0;
@@ -159,6 +162,15 @@ void fake_qp_error(struct fake_qp *q)
 	q->qp.state = IBV_QPS_ERR;
 	for (; q->first < q->end; q->first++)
 		send_done(q, &q->wrs[q->first % q->capacity].wr, q->first + 1, IBV_WC_WR_FLUSH_ERR);
+	for (; q->n_receives > 0; q->n_receives--) {
+		const struct fake_receive *r = &q->receives[q->first_receive];
+
+		q->first_receive = (q->first_receive + 1) % q->max_receives;
+		fake_complete(fake_cq_of(q->qp.recv_cq),
+			      (struct fake_cqe){ .wc = { .wr_id = r->wr_id,
+							 .status = IBV_WC_WR_FLUSH_ERR,
+							 .qp_num = q->qp.qp_num } });
+	}
 }
 
 struct fake_qp *fake_qp_numbered(uint32_t number)
@@ -170,36 +182,52 @@ struct fake_qp *fake_qp_numbered(uint32_t number)
 	return q;
 }
 
-/* The attributes that a reliable connection must set and may set in each state: qp_state_table of
+/* The attributes that a queue pair must set and may set in each state: qp_state_table of
  * drivers/infiniband/core/verbs.c in Linux 6.12. */
 static const struct {
+	enum ibv_qp_type type;
 	enum ibv_qp_state from, to;
 	int must, may;
 } steps[] = {
-	{ IBV_QPS_RESET, IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, 0 },
-	{ IBV_QPS_INIT, IBV_QPS_INIT, 0, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS },
-	{ IBV_QPS_INIT, IBV_QPS_RTR,
+	{ IBV_QPT_RC, IBV_QPS_RESET, IBV_QPS_INIT,
+	  IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, 0 },
+	{ IBV_QPT_RC, IBV_QPS_INIT, IBV_QPS_INIT, 0,
+	  IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS },
+	{ IBV_QPT_RC, IBV_QPS_INIT, IBV_QPS_RTR,
 	  IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
 		  IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,
 	  IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX },
-	{ IBV_QPS_RTR, IBV_QPS_RTS,
+	{ IBV_QPT_RC, IBV_QPS_RTR, IBV_QPS_RTS,
 	  IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
 		  IBV_QP_MAX_QP_RD_ATOMIC,
 	  IBV_QP_CUR_STATE | IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER |
 		  IBV_QP_PATH_MIG_STATE },
-	{ IBV_QPS_RTS, IBV_QPS_RTS, 0,
+	{ IBV_QPT_RC, IBV_QPS_RTS, IBV_QPS_RTS, 0,
 	  IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE |
 		  IBV_QP_MIN_RNR_TIMER },
+	{ IBV_QPT_UD, IBV_QPS_RESET, IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY,
+	  0 },
+	{ IBV_QPT_UD, IBV_QPS_INIT, IBV_QPS_INIT, 0,
+	  IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY },
+	{ IBV_QPT_UD, IBV_QPS_INIT, IBV_QPS_RTR, 0, IBV_QP_PKEY_INDEX | IBV_QP_QKEY },
+	{ IBV_QPT_UD, IBV_QPS_RTR, IBV_QPS_RTS, IBV_QP_SQ_PSN, IBV_QP_CUR_STATE | IBV_QP_QKEY },
+	{ IBV_QPT_UD, IBV_QPS_RTS, IBV_QPS_RTS, 0, IBV_QP_CUR_STATE | IBV_QP_QKEY },
 };
 
-static int step_is_legal(enum ibv_qp_state from, enum ibv_qp_state to, int mask)
+static int step_is_legal(const struct ibv_qp *qp, enum ibv_qp_state to, int mask)
 {
 	mask &= ~IBV_QP_STATE;
 	for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++)
-		if (steps[i].from == from && steps[i].to == to)
+		if (steps[i].type == qp->qp_type && steps[i].from == qp->state && steps[i].to == to)
 			return (mask & steps[i].must) == steps[i].must &&
 			       !(mask & ~(steps[i].must | steps[i].may));
 	return to == IBV_QPS_ERR || to == IBV_QPS_RESET;
+}
+
+/* On Ethernet, addresses are not looked at: the connection manager's ports have several. */
+static int leads_to_peer(const struct fake_qp *q)
+{
+	return fake.link_layer != IBV_LINK_LAYER_INFINIBAND || fake_leads_here(&q->attr.ah_attr);
 }
 
 static void take_attributes(struct fake_qp *q, const struct ibv_qp_attr *attr, int mask)
@@ -210,6 +238,14 @@ static void take_attributes(struct fake_qp *q, const struct ibv_qp_attr *attr, i
 		q->max_reads = attr->max_rd_atomic;
 	if (mask & IBV_QP_MAX_DEST_RD_ATOMIC)
 		q->attr.max_dest_rd_atomic = attr->max_dest_rd_atomic;
+	if (mask & IBV_QP_PKEY_INDEX)
+		q->attr.pkey_index = attr->pkey_index;
+	if (mask & IBV_QP_QKEY)
+		q->attr.qkey = attr->qkey;
+	if (mask & IBV_QP_RQ_PSN)
+		q->attr.rq_psn = attr->rq_psn;
+	if (mask & IBV_QP_SQ_PSN)
+		q->attr.sq_psn = attr->sq_psn;
 	if (mask & IBV_QP_AV)
 		q->attr.ah_attr = attr->ah_attr;
 	if (mask & IBV_QP_PATH_MTU)
@@ -224,6 +260,14 @@ static void take_attributes(struct fake_qp *q, const struct ibv_qp_attr *attr, i
 		q->attr.rnr_retry = attr->rnr_retry;
 }
 
+/* Nothing of the time before is left, and nothing completes. */
+static void reset_pair(struct fake_qp *q)
+{
+	q->first = q->retired = q->end;
+	q->first_receive = q->n_receives = 0;
+	q->stopped = 0;
+}
+
 int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 {
 	struct fake_qp *q = fake_qp_of(qp);
@@ -232,15 +276,18 @@ int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 	if (to != IBV_QPS_ERR && fake_fails("ibv_modify_qp", EINVAL))
 		return EINVAL;
 	fake_lock();
-	if (!step_is_legal(qp->state, to, mask)) {
+	if (!step_is_legal(qp, to, mask) ||
+	    (mask & IBV_QP_PKEY_INDEX && attr->pkey_index >= FAKE_PKEYS)) {
 		fake_unlock();
 		return EINVAL;
 	}
 	take_attributes(q, attr, mask);
 	if (to == IBV_QPS_RTR)
 		take_in_advance(q);
-	if (to == IBV_QPS_RTS)
+	if (to == IBV_QPS_RTS && qp->qp_type == IBV_QPT_RC && leads_to_peer(q))
 		q->peer = fake_qp_numbered(q->dest);
+	if (to == IBV_QPS_RESET)
+		reset_pair(q);
 	if (to == IBV_QPS_ERR)
 		fake_qp_error(q);
 	else
@@ -289,6 +336,13 @@ static uint8_t *local_bytes(const struct fake_qp *q, const struct ibv_sge *sge, 
 		return NULL;
 	*dead = m->dead;
 	return m->host + (sge->addr - (uintptr_t)m->mr.addr);
+}
+
+uint8_t *fake_local_bytes(const struct fake_qp *q, const struct ibv_sge *sge, int write)
+{
+	int dead;
+
+	return local_bytes(q, sge, write, &dead);
 }
 
 /* Makes the responder's checks: the key's domain, or for a window its queue pair; then rights and
@@ -412,6 +466,9 @@ static enum ibv_wc_status move(struct fake_qp *q, const struct fake_wr *f)
 	    (target->qp.state != IBV_QPS_RTR && target->qp.state != IBV_QPS_RTS) ||
 	    fake.port_down & 1)
 		return IBV_WC_RETRY_EXC_ERR;
+	/* Packets with other numbers than the responder expects are dropped or refused. */
+	if (target->attr.rq_psn != q->attr.sq_psn)
+		return IBV_WC_RETRY_EXC_ERR;
 	/* A port drops packets longer than its MTU, including those that answer a READ. */
 	if (packet_bytes(q, n) > mtu_bytes(target->port_mtu) ||
 	    (read && packet_bytes(target, n) > mtu_bytes(q->port_mtu)))
@@ -463,6 +520,8 @@ static void execute(struct fake_qp *q)
 			status = bind_window(q, &f->wr);
 		} else if (f->wr.opcode == IBV_WR_LOCAL_INV) {
 			status = invalidate(q, f->wr.invalidate_rkey);
+		} else if (q->qp.qp_type == IBV_QPT_UD) {
+			status = fake_send_datagram(q, f);
 		} else {
 			status = move(q, f);
 		}
@@ -481,6 +540,8 @@ static int enqueue(struct fake_qp *q, const struct ibv_send_wr *wr)
 	struct fake_wr *f = &q->wrs[q->end % q->capacity];
 
 	if (q->qp.state != IBV_QPS_RTS && q->qp.state != IBV_QPS_ERR)
+		return EINVAL;
+	if ((q->qp.qp_type == IBV_QPT_UD) != (wr->opcode == IBV_WR_SEND))
 		return EINVAL;
 	if (q->end - q->retired >= q->capacity) {
 		fake_counts.overflows++;
@@ -544,5 +605,14 @@ void fake_release(int backwards)
 {
 	fake_lock();
 	release_from(fake_qps, backwards);
+	fake_unlock();
+}
+
+void fake_pairs_cut(void)
+{
+	fake_lock();
+	for (struct fake_qp *q = fake_qps; q != NULL; q = q->next)
+		if (q->qp.qp_type == IBV_QPT_RC && q->qp.state == IBV_QPS_RTS)
+			fake_qp_error(q);
 	fake_unlock();
 }
