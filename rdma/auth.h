@@ -19,7 +19,9 @@ enum auth_label {
 	AUTH_ACCEPT,
 	AUTH_GREETING,
 	AUTH_ASK, /* this purpose and the next belong to runtime/job/probe.c */
-	AUTH_BEAT
+	AUTH_BEAT,
+	AUTH_REFUSAL,
+	AUTH_END
 };
 
 struct auth_context {

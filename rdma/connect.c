@@ -5,13 +5,9 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "sluice.h"
-#include <arpa/inet.h>
-#include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum {
-	BACKLOG = 128,
 	EVENTS_AT_ONCE = 64,
 	REFUSALS_LOGGED = 10, /* after that, logs one in this many: */
 	REFUSALS_EVERY = 1000
@@ -19,11 +15,10 @@ enum {
 
 struct connect {
 	int rank, size;
-	struct rdma_event_channel *channel;
-	struct rdma_cm_id *listener;
+	const struct carrier_ops *ops;
+	struct carrier *carrier;
 	struct proofs *proofs;
 	struct link_shared shared;
-	struct sockaddr_storage address; /* of the listener */
 	struct link **links, **by_rank;
 	int n_links;
 	int turn, trying; /* the link that may try first; see link_shared */
@@ -32,35 +27,37 @@ struct connect {
 
 /* ---- requests --------------------------------------------------------------------- */
 
-static void refuse_request(struct connect *c, struct rdma_cm_id *id, enum frame_reason reason,
-			   const char *why)
+static void refuse_request(struct connect *c, const struct carrier_event *event,
+			   const struct frame *request, enum frame_reason reason, const char *why)
 {
-	char text[80];
+	char text[CARRIER_TEXT];
 
 	c->refused++;
 	/* Flooding this rank with requests must not flood its log. */
-	if (c->refused <= REFUSALS_LOGGED || c->refused % REFUSALS_EVERY == 0)
+	if (c->refused <= REFUSALS_LOGGED || c->refused % REFUSALS_EVERY == 0) {
+		c->ops->sender(event, text);
 		log_line(reason == REFUSAL_PROOF ? LOG_WARN : LOG_DEBUG, "rdma",
-			 "verbs: refused a connection from %s: %s (%llu refused so far)",
-			 verbs_address_text((void *)rdma_get_peer_addr(id), text), why,
+			 "verbs: refused a connection from %s: %s (%llu refused so far)", text, why,
 			 (unsigned long long)c->refused);
-	proofs_refuse(c->proofs, id, reason);
+	}
+	proofs_refuse(c->proofs, event, request, reason);
 }
 
-static void answer_hello(struct connect *c, struct rdma_cm_id *id, const struct frame *hello)
+static void answer_hello(struct connect *c, const struct carrier_event *event,
+			 const struct frame *hello)
 {
 	const struct link *l = c->by_rank[hello->rank];
 
 	if (l && link_refuses(l))
-		refuse_request(c, id, REFUSAL_GONE, "this rank has given up on that peer");
-	else if (proofs_reply(c->proofs, id, hello))
-		refuse_request(c, id, REFUSAL_FAILED, "no reply could be made");
+		refuse_request(c, event, hello, REFUSAL_GONE,
+			       "this rank has given up on that peer");
+	else if (proofs_reply(c->proofs, event, hello))
+		refuse_request(c, event, hello, REFUSAL_FAILED, "no reply could be made");
 }
 
-static void answer_proof(struct connect *c, const struct cm_event *event, struct frame *proof,
+static void answer_proof(struct connect *c, const struct carrier_event *event, struct frame *proof,
 			 uint64_t now)
 {
-	struct rdma_cm_id *id = event->id;
 	struct link *l = c->by_rank[proof->rank];
 	const char *why = proofs_judge(c->proofs, event, proof);
 	enum frame_reason reason = REFUSAL_PROOF;
@@ -76,26 +73,24 @@ static void answer_proof(struct connect *c, const struct cm_event *event, struct
 		if (!reason)
 			return;
 	}
-	refuse_request(c, id, reason, why);
+	refuse_request(c, event, proof, reason, why);
 }
 
-static void answer_request(struct connect *c, const struct cm_event *event, uint64_t now)
+static void answer_request(struct connect *c, const struct carrier_event *event, uint64_t now)
 {
-	struct rdma_cm_id *id = event->id;
 	const char *why = "";
 	struct frame frame;
 
-	id->context = NULL;
 	if (frame_decode(event->bytes, event->n, &frame, &why))
-		refuse_request(c, id, REFUSAL_PROOF, why);
+		refuse_request(c, event, NULL, REFUSAL_PROOF, why);
 	else if (frame.rank >= (uint32_t)c->size || frame.rank == (uint32_t)c->rank)
-		refuse_request(c, id, REFUSAL_PROOF, "its rank is not in this job");
+		refuse_request(c, event, NULL, REFUSAL_PROOF, "its rank is not in this job");
 	else if (frame.kind == FRAME_HELLO)
-		answer_hello(c, id, &frame);
+		answer_hello(c, event, &frame);
 	else if (frame.kind == FRAME_PROOF)
 		answer_proof(c, event, &frame, now);
 	else
-		refuse_request(c, id, REFUSAL_PROOF, "it is neither a hello nor a proof");
+		refuse_request(c, event, NULL, REFUSAL_PROOF, "it is neither a hello nor a proof");
 }
 
 /* ---- events ----------------------------------------------------------------------- */
@@ -106,60 +101,20 @@ static void end_all(struct connect *c, const char *why)
 		link_end(c->links[i], why);
 }
 
-static void end_listener(struct connect *c)
+static void carrier_events(struct connect *c)
 {
-	if (c->listener)
-		rdma_destroy_id(c->listener);
-	c->listener = NULL;
-}
+	struct carrier_event event;
 
-/* Copies the event and acknowledges it at once, because rdma_destroy_id() blocks until all events
- * of the id are acknowledged. Returns 0 if there is no event. */
-static int next_event(struct connect *c, struct cm_event *out)
-{
-	struct rdma_cm_event *event;
-	size_t n;
-
-	if (rdma_get_cm_event(c->channel, &event))
-		return 0;
-	*out = (struct cm_event){ .type = event->event,
-				  .status = event->status,
-				  .id = event->id,
-				  .listener = event->listen_id };
-	switch (event->event) {
-	case RDMA_CM_EVENT_CONNECT_REQUEST:
-	case RDMA_CM_EVENT_CONNECT_RESPONSE:
-	case RDMA_CM_EVENT_REJECTED:
-		n = event->param.conn.private_data_len;
-		if (event->param.conn.private_data && n <= sizeof(out->bytes)) {
-			memcpy(out->bytes, event->param.conn.private_data, n);
-			out->n = n;
-		}
-		out->responder_resources = event->param.conn.responder_resources;
-		out->initiator_depth = event->param.conn.initiator_depth;
-		out->qpn = event->param.conn.qp_num;
-		memcpy(out->gid, event->id->route.addr.addr.ibaddr.dgid.raw, sizeof(out->gid));
-		break;
-	default: break;
-	}
-	rdma_ack_cm_event(event);
-	return 1;
-}
-
-static void cm_events(struct connect *c)
-{
-	struct cm_event event;
-
-	for (int i = 0; i < EVENTS_AT_ONCE && next_event(c, &event); i++) {
+	for (int i = 0; i < EVENTS_AT_ONCE && c->ops->next(c->carrier, &event); i++) {
 		uint64_t now = now_ns();
 
 		if (event.type == RDMA_CM_EVENT_CONNECT_REQUEST) {
 			answer_request(c, &event, now);
 		} else if (event.type == RDMA_CM_EVENT_DEVICE_REMOVAL) {
 			end_all(c, "the RDMA device of this rank was removed");
-			end_listener(c);
-		} else if (event.id->context && event.id != c->listener) {
-			link_cm_event(event.id->context, &event, now);
+			c->ops->stop(c->carrier);
+		} else if (event.owner) {
+			link_answer(event.owner, &event, now);
 		}
 	}
 }
@@ -186,7 +141,7 @@ int connect_look(struct connect *c, uint64_t now)
 
 	if (why)
 		end_all(c, why);
-	cm_events(c);
+	carrier_events(c);
 	return tick_links(c, now);
 }
 
@@ -198,39 +153,7 @@ void connect_settle(struct connect *c)
 
 /* ---- opening and closing ---------------------------------------------------------- */
 
-static int listen_at(struct connect *c, const struct verbs_device *device)
-{
-	struct sockaddr_storage address = device->address;
-	const char *led_to;
-
-	c->channel = rdma_create_event_channel();
-	if (!c->channel)
-		return fail(SLUICE_EDEVICE,
-			    "verbs: rdma_create_event_channel failed: %s; load the module "
-			    "(modprobe rdma_ucm)",
-			    errno_text(errno));
-	if (rdma_create_id(c->channel, &c->listener, NULL, RDMA_PS_TCP)) {
-		c->listener = NULL;
-		return fail(SLUICE_EDEVICE, "verbs: rdma_create_id: %s", errno_text(errno));
-	}
-	if (rdma_bind_addr(c->listener, (struct sockaddr *)&address) ||
-	    rdma_listen(c->listener, BACKLOG)) {
-		char text[80];
-
-		return fail(SLUICE_EDEVICE, "verbs: cannot listen at %s of %s: %s",
-			    verbs_address_text(&device->address, text), device->name,
-			    errno_text(errno));
-	}
-	led_to = c->listener->verbs ? ibv_get_device_name(c->listener->verbs->device) : "no device";
-	if (strcmp(led_to, device->name) != 0)
-		return fail(SLUICE_EDEVICE,
-			    "verbs: the address of %s leads to %s: two devices share it",
-			    device->name, led_to);
-	memcpy(&c->address, rdma_get_local_addr(c->listener), sizeof(c->address));
-	return SLUICE_OK;
-}
-
-static int open_listener(struct connect *c, const struct verbs_device *device)
+static int open_parts(struct connect *c, const struct verbs_device *device)
 {
 	int rc;
 
@@ -238,8 +161,8 @@ static int open_listener(struct connect *c, const struct verbs_device *device)
 	c->by_rank = calloc((size_t)c->size, sizeof(*c->by_rank));
 	if (!c->links || !c->by_rank)
 		return fail(SLUICE_ENOMEM, "verbs: no memory for a table of %d peers", c->size);
-	rc = proofs_open(c->rank, device, &c->proofs);
-	return rc ? rc : listen_at(c, device);
+	rc = c->ops->open(device, c->size, &c->carrier);
+	return rc ? rc : proofs_open(c->rank, c->carrier, &c->proofs);
 }
 
 int connect_open(const struct verbs_device *device, int rank, int size, int lost_after_ms,
@@ -252,7 +175,8 @@ int connect_open(const struct verbs_device *device, int rank, int size, int lost
 		return fail(SLUICE_ENOMEM, "verbs: no memory for %zu bytes", sizeof(*c));
 	c->rank = rank;
 	c->size = size;
-	rc = open_listener(c, device);
+	c->ops = carrier_of(device);
+	rc = open_parts(c, device);
 	if (rc) {
 		connect_down(c);
 		connect_close(&c);
@@ -262,7 +186,7 @@ int connect_open(const struct verbs_device *device, int rank, int size, int lost
 	c->shared = (struct link_shared){ .lost_after_ms = lost_after_ms,
 					  .link_lost_after_ms = link_lost_after_ms,
 					  .device = device,
-					  .context = c->listener->verbs,
+					  .context = c->ops->context(c->carrier),
 					  .proofs = c->proofs,
 					  .trying = &c->trying };
 	*out = c;
@@ -274,19 +198,19 @@ struct ibv_context *connect_context(const struct connect *c)
 	return c->shared.context;
 }
 
-const struct sockaddr_storage *connect_address(const struct connect *c)
+void connect_record(const struct connect *c, struct verbs_record *out)
 {
-	return &c->address;
+	c->ops->record(c->carrier, out);
 }
 
-uint16_t connect_port(const struct connect *c)
+void connect_text(const struct connect *c, char text[CARRIER_TEXT])
 {
-	return ntohs(rdma_get_src_port(c->listener));
+	c->ops->text(c->carrier, text);
 }
 
 int connect_fd(const struct connect *c)
 {
-	return c->channel->fd;
+	return c->ops->fd(c->carrier);
 }
 
 void connect_use(struct connect *c, struct queues *queues, const struct queue_sizes *sizes,
@@ -296,7 +220,7 @@ void connect_use(struct connect *c, struct queues *queues, const struct queue_si
 	c->shared.sizes = sizes;
 	c->shared.events = events;
 	c->shared.wants = wants;
-	proofs_use(c->proofs, c->channel, path, sizes->reads);
+	c->ops->use(c->carrier, path, sizes->reads);
 }
 
 void connect_admit(struct connect *c, const struct peer_keys *keys)
@@ -322,7 +246,8 @@ int connect_add(struct connect *c, const struct link_config *config, struct link
 /* Taking a link down polls for all links, so every link must be down before any is closed. */
 void connect_down(struct connect *c)
 {
-	end_listener(c);
+	if (c->carrier)
+		c->ops->stop(c->carrier);
 	for (int i = 0; i < c->n_links; i++)
 		link_down(c->links[i]);
 }
@@ -335,8 +260,8 @@ void connect_close(struct connect **connect)
 		return;
 	for (int i = 0; i < c->n_links; i++)
 		link_close(&c->links[i]);
-	if (c->channel)
-		rdma_destroy_event_channel(c->channel);
+	if (c->carrier)
+		c->ops->close(c->carrier);
 	proofs_close(&c->proofs);
 	free(c->links);
 	free(c->by_rank);

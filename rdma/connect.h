@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * All connections of the verbs transport: passes events of the listener, rdma_cm, the device and
- * timers to the link that each concerns (link.h). No state is kept for a peer before its proof: a
- * hello is answered and forgotten. Called by verbs.c. */
+ * All connections of the verbs transport: passes requests and answers of peers (carrier.h), events
+ * of the device and timers to the link that each concerns (link.h). No state is kept for a peer
+ * before its proof: a hello is answered and forgotten. Called by verbs.c. */
 #ifndef RDMA_CONNECT_H
 #define RDMA_CONNECT_H
 #include "rdma/link.h"
 
 struct connect;
 
-/* Listens at the device's address. The job's limits are those of transport_config. */
+/* Takes requests at the device's address. The job's limits are those of transport_config. */
 int connect_open(const struct verbs_device *device, int rank, int size, int lost_after_ms,
 		 int link_lost_after_ms, struct connect **out);
-/* The context of the listener, which rdma_cm shares among all ids of the device. */
+/* The open device, in which queue pairs must be made. */
 struct ibv_context *connect_context(const struct connect *c);
-/* The address at which the listener listens. */
-const struct sockaddr_storage *connect_address(const struct connect *c);
-uint16_t connect_port(const struct connect *c);
+/* Adds what peers need to connect to this rank; writes the same for the log. */
+void connect_record(const struct connect *c, struct verbs_record *out);
+void connect_text(const struct connect *c, char text[CARRIER_TEXT]);
 int connect_fd(const struct connect *c);
 /* Sets the objects that links use. Called before the first link is added. */
 void connect_use(struct connect *c, struct queues *queues, const struct queue_sizes *sizes,
@@ -26,7 +26,7 @@ int connect_admitted(const struct connect *c);
 /* Begins to connect to a peer. c owns the link. */
 int connect_add(struct connect *c, const struct link_config *config, struct link **out);
 
-/* Handles the events of rdma_cm and the device, and the timers. Returns 1 if timers run. */
+/* Handles the events of the carrier and the device, and the timers. Returns 1 if timers run. */
 int connect_look(struct connect *c, uint64_t now);
 /* Handles events that completions recorded. Called when a link has set LINK_SETTLES. */
 void connect_settle(struct connect *c);

@@ -10,7 +10,10 @@
 enum {
 	REGION_MAGIC = 0x4e475256, /* "VRGN" */
 	REGION_KEYS_CRC_AT = REGION_HEAD_BYTES - 8,
-	REGION_CRC_AT = REGION_HEAD_BYTES - 4
+	REGION_CRC_AT = REGION_HEAD_BYTES - 4,
+	QPN_LEAST = 2,
+	NUMBER_MOST = 0xffffff, /* of a queue pair, and of a packet */
+	READS_MOST = 255
 };
 
 static size_t body_bytes(unsigned kind)
@@ -20,7 +23,8 @@ static size_t body_bytes(unsigned kind)
 	case FRAME_ALIVE: return AUTH_TAG_BYTES;
 	case FRAME_PROOF: return AUTH_NONCE_BYTES + AUTH_TAG_BYTES + PROOF_SENT_BYTES;
 	case FRAME_ACCEPT: return AUTH_TAG_BYTES + ACCEPT_SENT_BYTES;
-	case FRAME_REFUSAL: return 4;
+	case FRAME_REFUSAL: return 4 + AUTH_TAG_BYTES;
+	case FRAME_END: return AUTH_TAG_BYTES;
 	default: return 0;
 	}
 }
@@ -56,13 +60,32 @@ static size_t put_sent(const struct frame *frame, uint8_t *out)
 	return ACCEPT_SENT_BYTES;
 }
 
+static void put_ends(const struct frame *frame, uint8_t *out)
+{
+	put_le32(out, frame->qpn);
+	put_le32(out + 4, frame->psn);
+	put_le32(out + 8, frame->reads);
+}
+
+static int get_ends(const uint8_t *bytes, struct frame *out)
+{
+	out->ends = 1;
+	out->qpn = get_le32(bytes);
+	out->psn = get_le32(bytes + 4);
+	out->reads = get_le32(bytes + 8);
+	return out->qpn < QPN_LEAST || out->qpn > NUMBER_MOST || out->psn > NUMBER_MOST ||
+			       !out->reads || out->reads > READS_MOST ?
+		       -1 :
+		       0;
+}
+
 size_t frame_signed(const struct frame *frame, uint8_t out[FRAME_SIGNED_MAX])
 {
 	const size_t n = put_sent(frame, out);
 
-	put_le32(out + n, frame->qpn);
-	memcpy(out + n + 4, frame->gid, FRAME_GID_BYTES);
-	return n + 4 + FRAME_GID_BYTES;
+	put_ends(frame, out + n);
+	memcpy(out + n + FRAME_ENDS_BYTES, frame->gid, FRAME_GID_BYTES);
+	return n + FRAME_ENDS_BYTES + FRAME_GID_BYTES;
 }
 
 size_t frame_encode(const struct frame *frame, uint8_t out[FRAME_MAX])
@@ -87,9 +110,26 @@ size_t frame_encode(const struct frame *frame, uint8_t out[FRAME_MAX])
 		memcpy(body, frame->tag, AUTH_TAG_BYTES);
 		put_sent(frame, body + AUTH_TAG_BYTES);
 		break;
-	case FRAME_REFUSAL: put_le32(body, frame->reason); break;
+	case FRAME_REFUSAL:
+		put_le32(body, frame->reason);
+		memcpy(body + 4, frame->tag, AUTH_TAG_BYTES);
+		break;
+	case FRAME_END: memcpy(body, frame->tag, AUTH_TAG_BYTES); break;
 	}
-	return length;
+	if (!frame->ends)
+		return length;
+	put_ends(frame, out + length);
+	out[3] = (uint8_t)(length + FRAME_ENDS_BYTES);
+	return length + FRAME_ENDS_BYTES;
+}
+
+/* Returns 1 if a frame of this kind may have that many bytes after its header. */
+static int length_is_right(unsigned kind, size_t length)
+{
+	const size_t least = body_bytes(kind);
+
+	return least && (length == least || ((kind == FRAME_PROOF || kind == FRAME_ACCEPT) &&
+					     length == least + FRAME_ENDS_BYTES));
 }
 
 int frame_decode(const uint8_t *bytes, size_t n, struct frame *out, const char **why)
@@ -105,7 +145,8 @@ int frame_decode(const uint8_t *bytes, size_t n, struct frame *out, const char *
 		*why = "its first bytes are not a Sluice handshake";
 		return -1;
 	}
-	if (body_bytes(bytes[2]) == 0 || bytes[3] != FRAME_HEADER_BYTES + body_bytes(bytes[2])) {
+	if (bytes[3] < FRAME_HEADER_BYTES ||
+	    !length_is_right(bytes[2], (size_t)bytes[3] - FRAME_HEADER_BYTES)) {
 		*why = "its message has an unknown kind or length";
 		return -1;
 	}
@@ -131,7 +172,16 @@ int frame_decode(const uint8_t *bytes, size_t n, struct frame *out, const char *
 		greeting_decode(body + AUTH_TAG_BYTES + 8, &frame.slot, frame.control);
 		frame.mtu = get_le32(body + AUTH_TAG_BYTES + 8 + GREETING_BYTES);
 		break;
-	case FRAME_REFUSAL: frame.reason = get_le32(body); break;
+	case FRAME_REFUSAL:
+		frame.reason = get_le32(body);
+		memcpy(frame.tag, body + 4, AUTH_TAG_BYTES);
+		break;
+	case FRAME_END: memcpy(frame.tag, body, AUTH_TAG_BYTES); break;
+	}
+	if (bytes[3] > FRAME_HEADER_BYTES + body_bytes(frame.kind) &&
+	    get_ends(body + body_bytes(frame.kind), &frame)) {
+		*why = "its message names an impossible queue pair";
+		return -1;
 	}
 	*out = frame;
 	return 0;

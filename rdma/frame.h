@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The bytes that travel in the private data of rdma_cm, and the descriptor of a region. Both come
- * from other machines and are hostile until decoded. rdma_cm pads private data without reporting
- * the length sent, so a frame carries its own length. Little-endian.
+ * The bytes that travel in the private data of rdma_cm or in datagrams (carrier.h), and the
+ * descriptor of a region. Both come from other machines and are hostile until decoded. rdma_cm pads
+ * private data without reporting the length sent, so a frame carries its own length. Little-endian.
  *
  *   0 magic "SL"   2 kind u8   3 length u8   4 rank of the sender u32, then
  *   HELLO       nonce 12                                                       server -> client
@@ -9,7 +9,11 @@
  *   PROOF       nonce 12, tag 16, notifies received u64, attempt u32           client -> server
  *   ACCEPT      tag 16, notifies received u64, slot 16, control descriptor 64,
  *               path MTU u32 (enum ibv_mtu)                                           <-
- *   REFUSAL     reason u32                                              (in a reject) <-
+ *   REFUSAL     reason u32, tag 16                                      (in a reject) <-
+ *   END         tag 16                                                                <->
+ *
+ * In a datagram, a PROOF or ACCEPT has 12 bytes more: number of the queue pair u32, its first
+ * packet number u32, most READs at once u32. rdma_cm reports these itself, and the end.
  *
  * A request has room for 56 bytes, which the InfiniBand connection manager leaves. */
 #ifndef RDMA_FRAME_H
@@ -19,7 +23,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum frame_kind { FRAME_HELLO = 1, FRAME_ALIVE, FRAME_PROOF, FRAME_ACCEPT, FRAME_REFUSAL };
+enum frame_kind {
+	FRAME_HELLO = 1,
+	FRAME_ALIVE,
+	FRAME_PROOF,
+	FRAME_ACCEPT,
+	FRAME_REFUSAL,
+	FRAME_END
+};
 enum frame_reason { REFUSAL_PROOF = 1, REFUSAL_GONE, REFUSAL_NOT_YET, REFUSAL_FAILED };
 
 /* The location of a rank's slot for its peer. */
@@ -42,9 +53,12 @@ struct frame {
 	uint8_t control[REGION_HEAD_BYTES];
 	uint32_t mtu;
 	uint32_t reason;
-	/* Covered by the tag but not sent, because rdma_cm reports them to the receiver: the number
-	 * of the sender's queue pair, and in a PROOF the sender's GID. */
-	uint32_t qpn;
+	int ends; /* 1: qpn, psn and reads are sent */
+	/* Covered by the tag. The number of the sender's queue pair, which rdma_cm reports, and
+	 * what rdma_cm arranges itself. */
+	uint32_t qpn, psn, reads;
+	/* Covered by the tag but not sent: in a PROOF the sender's GID. The receiver has it from
+	 * rdma_cm or from the sender's record. */
 	uint8_t gid[FRAME_GID_BYTES];
 };
 
@@ -56,8 +70,9 @@ enum {
 	GREETING_BYTES = SLOT_ADDRESS_BYTES + REGION_HEAD_BYTES,
 	PROOF_SENT_BYTES = 8 + 4,
 	ACCEPT_SENT_BYTES = 8 + GREETING_BYTES + 4,
-	FRAME_SIGNED_MAX = ACCEPT_SENT_BYTES + 4 + FRAME_GID_BYTES,
-	FRAME_MAX = FRAME_HEADER_BYTES + AUTH_TAG_BYTES + ACCEPT_SENT_BYTES
+	FRAME_ENDS_BYTES = 3 * 4,
+	FRAME_SIGNED_MAX = ACCEPT_SENT_BYTES + FRAME_ENDS_BYTES + FRAME_GID_BYTES,
+	FRAME_MAX = FRAME_HEADER_BYTES + AUTH_TAG_BYTES + ACCEPT_SENT_BYTES + FRAME_ENDS_BYTES
 };
 
 /* Returns the length. */

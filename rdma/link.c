@@ -32,8 +32,7 @@ enum link_event {
 	NOTHING,
 	TIMER,   /* the state's timer expired */
 	LATE,    /* the time to reconnect is over */
-	ADDRESS, /* rdma_cm knows the peer's address */
-	ROUTE,   /* rdma_cm knows the route to it */
+	ROUTE,   /* the route to the peer is known */
 	CONNECT, /* client: a try may begin */
 	PROBE,   /* server: the client has not connected for a while */
 	ALIVE,   /* the hello is answered: the client's process lives and will connect */
@@ -67,12 +66,12 @@ struct link {
 
 struct cue {
 	uint64_t now;
-	const struct cm_event *cm;
+	const struct carrier_event *event;
 	const struct frame *frame;
 	enum frame_reason refusal; /* PROOF: why the request is refused, or 0 */
 };
 
-/* ---- the id and its queue pair ---------------------------------------------------- */
+/* ---- the exchange and its queue pair --------------------------------------------- */
 
 static void set_why(struct link *l, const char *why)
 {
@@ -88,29 +87,30 @@ static int port_active(const struct link *l)
 static void end_pair(struct link *l)
 {
 	l->noted = LOSS;
-	qp_end(l->config.pair, proof_id(l->proof));
+	qp_end(l->config.pair);
 	l->noted = NOTHING;
 }
 
-/* Ends the id and its queue pair, if there is one. Delivers everything that arrived before. */
-static void drop_id(struct link *l)
+/* Ends the exchange and its queue pair, if there is one. Delivers everything that arrived before.
+ */
+static void drop_exchange(struct link *l)
 {
-	if (!proof_id(l->proof))
+	if (!proof_is_active(l->proof))
 		return;
 	end_pair(l);
-	proof_end_id(l->proof);
+	proof_end(l->proof);
 	retry_rest(&l->retry);
 }
 
 static int make_pair(struct link *l)
 {
-	struct rdma_cm_id *id = proof_id(l->proof);
+	const struct ibv_context *context = proof_leads_to(l->proof);
 
-	if (id->verbs != l->shared->context) {
+	if (context != l->shared->context) {
 		snprintf(l->why, sizeof(l->why),
 			 "the route to it leads through %s, and not through %s (a bond of two "
 			 "cards?)",
-			 ibv_get_device_name(id->verbs->device), l->shared->device->name);
+			 ibv_get_device_name(context->device), l->shared->device->name);
 		return -1;
 	}
 	return qp_make(l->config.pair, l, l->why);
@@ -126,12 +126,6 @@ static enum link_event begin_try(struct link *l, struct cue *cue)
 	return NOTHING;
 }
 
-static enum link_event find_route(struct link *l, struct cue *cue)
-{
-	(void)cue;
-	return proof_route(l->proof, retry_try_ms(&l->retry), l->why) ? FAILURE : NOTHING;
-}
-
 static enum link_event choose_try(struct link *l, struct cue *cue)
 {
 	(void)cue;
@@ -141,6 +135,8 @@ static enum link_event choose_try(struct link *l, struct cue *cue)
 static enum link_event send_hello(struct link *l, struct cue *cue)
 {
 	(void)cue;
+	if (proof_is_open_to_all(l->proof))
+		return proof_send_hello(l->proof, 0, l->why) ? FAILURE : NOTHING;
 	return make_pair(l) || proof_send_hello(l->proof, qp_number(l->config.pair), l->why) ?
 		       FAILURE :
 		       NOTHING;
@@ -148,7 +144,7 @@ static enum link_event send_hello(struct link *l, struct cue *cue)
 
 static enum link_event wait_for_client(struct link *l, struct cue *cue)
 {
-	drop_id(l);
+	drop_exchange(l);
 	retry_sleep(&l->retry, cue->now, RETRY_PROBE_MS);
 	return NOTHING;
 }
@@ -166,7 +162,7 @@ static enum link_event send_proof(struct link *l, struct cue *cue)
 static enum link_event yield_to_peer(struct link *l, struct cue *cue)
 {
 	log_line(LOG_DEBUG, "rdma", "verbs: rank %d reconnects", l->config.peer);
-	drop_id(l);
+	drop_exchange(l);
 	if (retry_hurry(&l->retry, cue->now))
 		snprintf(l->broke, sizeof(l->broke), "it gave the connection up");
 	return NOTHING;
@@ -176,10 +172,10 @@ static enum link_event yield_to_peer(struct link *l, struct cue *cue)
  * READY. */
 static int join_peer(struct link *l, const struct frame *proof, struct proof_offer *offer)
 {
+	const struct path_ends ends = proof_ends(l->proof, proof);
 	struct queue_pair *pair = l->config.pair;
 
-	if (make_pair(l) || qp_equip(pair, l->why) ||
-	    qp_join(pair, proof_id(l->proof), proof->gid, 0, l->why) ||
+	if (make_pair(l) || qp_equip(pair, l->why) || qp_join(pair, &ends, 0, l->why) ||
 	    qp_greeting(pair, &offer->slot, offer->control, l->why))
 		return -1;
 	offer->qpn = qp_number(pair);
@@ -197,9 +193,9 @@ static enum link_event accept_peer(struct link *l, struct cue *cue)
 	if (qp_replay(l->config.pair, cue->frame->received, l->why))
 		return END;
 	cue->refusal = REFUSAL_FAILED;
-	proof_take_id(l->proof, cue->cm->id);
-	if (!join_peer(l, cue->frame, &offer) &&
-	    !proof_accept(l->proof, cue->cm, cue->frame, &offer, &answered, l->why)) {
+	if (!proof_take(l->proof, cue->event, cue->frame, l->why) &&
+	    !join_peer(l, cue->frame, &offer) &&
+	    !proof_accept(l->proof, cue->event, cue->frame, &offer, &answered, l->why)) {
 		cue->refusal = 0;
 		retry_await(&l->retry, cue->now);
 		return NOTHING;
@@ -209,7 +205,7 @@ static enum link_event accept_peer(struct link *l, struct cue *cue)
 		return FAILURE;
 	}
 	end_pair(l);
-	proof_yield_id(l->proof);
+	proof_yield(l->proof);
 	return FAILURE;
 }
 
@@ -221,14 +217,14 @@ static enum link_event send_ready(struct link *l, struct cue *cue)
 
 static enum link_event take_accept(struct link *l, struct cue *cue)
 {
+	const struct path_ends ends = proof_ends(l->proof, cue->frame);
 	struct queue_pair *pair = l->config.pair;
 
 	/* The peer may have answered late, because others asked it as well. */
 	retry_await(&l->retry, cue->now);
 	if (qp_take_accept(pair, cue->frame, l->why))
 		return END;
-	if (qp_join(pair, proof_id(l->proof), NULL, cue->frame->mtu, l->why) ||
-	    proof_confirm(l->proof, l->why))
+	if (qp_join(pair, &ends, cue->frame->mtu, l->why) || proof_confirm(l->proof, l->why))
 		return FAILURE;
 	return send_ready(l, cue);
 }
@@ -259,7 +255,7 @@ static enum link_event take_keys(struct link *l, struct cue *cue)
 static enum link_event try_later(struct link *l, struct cue *cue)
 {
 	(void)cue;
-	drop_id(l);
+	drop_exchange(l);
 	log_line(LOG_DEBUG, "rdma", "verbs: rank %d: try %u: %s", l->config.peer,
 		 retry_failed(&l->retry, now_ns()), l->why);
 	return NOTHING;
@@ -312,7 +308,7 @@ static enum link_event lose(struct link *l, struct cue *cue)
 	if (!retry_was_up(&l->retry))
 		return try_later(l, cue);
 	log_lost(l);
-	drop_id(l);
+	drop_exchange(l);
 	return reconnect_later(l);
 }
 
@@ -332,7 +328,7 @@ static enum link_event hold(struct link *l, struct cue *cue)
 
 static enum link_event leave_cut(struct link *l, struct cue *cue)
 {
-	drop_id(l);
+	drop_exchange(l);
 	retry_sleep(&l->retry, cue->now, 0);
 	return NOTHING;
 }
@@ -340,7 +336,7 @@ static enum link_event leave_cut(struct link *l, struct cue *cue)
 static void end_for_good(struct link *l, const char *text)
 {
 	snprintf(l->gone, sizeof(l->gone), "%s", text);
-	drop_id(l);
+	drop_exchange(l);
 	rights_peer_end(l->config.rights);
 	log_line(LOG_INFO, "rdma", "verbs: rank %d is gone: %s; its keys are revoked",
 		 l->config.peer, text);
@@ -413,13 +409,11 @@ static const struct rule rules[STATES][EVENTS] = {
 		ENDS,
 	},
 	[ASKING] = {
-		[ADDRESS]   = { find_route,      ASKING },
 		[ROUTE]     = { send_hello,      ASKING },
 		[ALIVE]     = { wait_for_client, IDLE },
 		HAS_PAIR, FAILS, ENDS,
 	},
 	[ROUTING] = {
-		[ADDRESS]   = { find_route,      ROUTING },
 		[ROUTE]     = { send_proof,      PROVING },
 		HAS_PAIR, FAILS, ENDS,
 	},
@@ -487,7 +481,7 @@ static void raise_event(struct link *l, enum link_event event, struct cue *cue)
 	*l->shared->trying += tries(l) - tried;
 }
 
-/* ---- what rdma_cm says ------------------------------------------------------------ */
+/* ---- events of the carrier --------------------------------------------------------- */
 
 static enum link_event loss_event(struct link *l, const char *why)
 {
@@ -495,68 +489,83 @@ static enum link_event loss_event(struct link *l, const char *why)
 	return retry_was_up(&l->retry) && !port_active(l) ? CUT_OFF : LOSS;
 }
 
-static enum link_event event_of_answer(enum proof_answer answer)
+static enum link_event event_of_answer(struct link *l, enum proof_answer answer)
 {
 	switch (answer) {
+	case ANSWER_NONE: return NOTHING;
 	case ANSWER_ALIVE: return ALIVE;
 	case ANSWER_ACCEPT: return ACCEPT;
 	case ANSWER_MISTRUST: return MISTRUST;
 	case ANSWER_NOBODY: return NOBODY;
 	case ANSWER_GONE: return END;
+	case ANSWER_END: return loss_event(l, "it was disconnected by the other side");
 	default: return FAILURE;
 	}
 }
 
-static enum link_event event_of(struct link *l, const struct cm_event *cm, struct frame *frame)
+/* Datagrams may come late or twice. Such an answer belongs to no running exchange. */
+static int is_late(const struct link *l, const struct carrier_event *event)
 {
-	switch (cm->type) {
-	case RDMA_CM_EVENT_ADDR_RESOLVED: return ADDRESS;
+	return proof_is_open_to_all(l->proof) && event->type != RDMA_CM_EVENT_DISCONNECTED &&
+	       l->state != PROVING && l->state != ASKING;
+}
+
+static enum link_event event_of(struct link *l, const struct carrier_event *event,
+				struct frame *frame)
+{
+	if (is_late(l, event))
+		return NOTHING;
+	switch (event->type) {
 	case RDMA_CM_EVENT_ROUTE_RESOLVED: return ROUTE;
 	case RDMA_CM_EVENT_REJECTED:
 		if (link_is_up(l))
 			return loss_event(
 				l, "the connection was rejected after it had been established");
 		return event_of_answer(
-			proof_judge_reject(l->proof, cm, l->state == ASKING, l->why));
+			l, proof_judge_reject(l->proof, event, l->state == ASKING, l->why));
 	case RDMA_CM_EVENT_CONNECT_RESPONSE:
-		if (l->state != PROVING)
-			break; /* a listener that is not Sluice accepts a hello */
-		return event_of_answer(proof_judge_accept(l->proof, cm, frame, l->why));
+		if (l->state == PROVING)
+			return event_of_answer(l,
+					       proof_judge_accept(l->proof, event, frame, l->why));
+		if (proof_is_open_to_all(l->proof))
+			return NOTHING;
+		break; /* a listener that is not Sluice accepts a hello */
 	case RDMA_CM_EVENT_ESTABLISHED: return NOTHING; /* the server waits for the greeting */
 	case RDMA_CM_EVENT_DISCONNECTED:
-		return loss_event(l, "it was disconnected by the other side");
+		return event_of_answer(l, proof_judge_end(l->proof, event));
 	case RDMA_CM_EVENT_ADDR_ERROR:
 	case RDMA_CM_EVENT_ROUTE_ERROR:
 	case RDMA_CM_EVENT_CONNECT_ERROR:
 	case RDMA_CM_EVENT_UNREACHABLE: break;
 	default:
 		log_line(LOG_DEBUG, "rdma", "verbs: rank %d: %s", l->config.peer,
-			 rdma_event_str(cm->type));
+			 rdma_event_str(event->type));
 		return NOTHING;
 	}
 	if (link_is_up(l))
-		return loss_event(l, rdma_event_str(cm->type));
-	snprintf(l->why, sizeof(l->why), "%s (status %d)", rdma_event_str(cm->type), cm->status);
+		return loss_event(l, rdma_event_str(event->type));
+	snprintf(l->why, sizeof(l->why), "%s (status %d)", rdma_event_str(event->type),
+		 event->status);
 	return FAILURE;
 }
 
-void link_cm_event(struct link *l, const struct cm_event *event, uint64_t now)
+void link_answer(struct link *l, const struct carrier_event *event, uint64_t now)
 {
 	struct frame frame;
-	struct cue cue = { .now = now, .cm = event, .frame = &frame };
+	struct cue cue = { .now = now, .event = event, .frame = &frame };
 
-	if (event->id == proof_id(l->proof) && l->state != CUT)
+	if (proof_is_active(l->proof) && l->state != CUT)
 		raise_event(l, event_of(l, event, &frame), &cue);
 }
 
-int link_accept(struct link *l, const struct cm_event *request, const struct frame *proof,
+int link_accept(struct link *l, const struct carrier_event *request, const struct frame *proof,
 		uint64_t now, const char **why_out)
 {
-	struct cue cue = { .now = now, .cm = request, .frame = proof };
+	struct cue cue = { .now = now, .event = request, .frame = proof };
 
 	*why_out = "its proof was used before";
 	if (!proof_is_new(l->proof, proof))
-		return REFUSAL_PROOF;
+		return proof_is_repeated(l->proof, proof, now) ? 0 : REFUSAL_PROOF;
 	raise_event(l, NEWER, &cue);
 	raise_event(l, PROOF, &cue);
 	*why_out = l->why;
@@ -673,6 +682,10 @@ int link_tick(struct link *l, uint64_t now)
 	else if (retry_is_due(&l->retry, now) && (!idle || *l->shared->trying < LINK_TRIES_MOST) &&
 		 ((!idle && l->state != CUT) || port_active(l)))
 		raise_event(l, TIMER, &cue);
+	/* A try that has just begun, and needs no route to be found. */
+	if (idle && l->state != IDLE && proof_is_open_to_all(l->proof))
+		raise_event(l, ROUTE, &cue);
+	proof_tick(l->proof, now);
 	return has_timers(l);
 }
 
@@ -732,7 +745,8 @@ int link_open(const struct link_shared *shared, const struct link_config *config
 	l->config = *config;
 	l->retry = retry_begin(shared->lost_after_ms, shared->link_lost_after_ms, config->client,
 			       now_ns());
-	rc = proof_open(shared->proofs, config->peer, &config->address, l, &l->proof);
+	rc = proof_open(shared->proofs, config->its, l, &l->proof);
+	l->config.its = NULL;
 	if (rc) {
 		link_close(&l);
 		return rc;
@@ -744,7 +758,7 @@ int link_open(const struct link_shared *shared, const struct link_config *config
 
 void link_down(struct link *l)
 {
-	drop_id(l);
+	drop_exchange(l);
 	l->state = GONE;
 }
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The connection to one peer, through rdma_cm. The lower rank of a pair is the client:
+ * The connection to one peer, made through a carrier (carrier.h). The lower rank of a pair is the
+ * client:
  *
  *   client                                   server
  *     makes a queue pair
- *     PROOF tag (in a request)         ->    checks it, makes a queue pair
+ *     PROOF tag                        ->    checks it, makes a queue pair
  *     <-  ACCEPT tag, keys of slot and control region
  *     checks the tag, binds its windows
  *     READY (an immediate)             ->    binds its windows: the keys it sent work from now on
@@ -15,11 +16,11 @@
  * READY needs no key, because it has no bytes. A lost connection is restored the same way until the
  * time to reconnect is over. A server that has lost its connection sends HELLO: an ALIVE in reply
  * shows that the client's process lives, and "nobody listens" that it has ended. Everything
- * from rdma_cm or a peer is input, and every answer that may never come has a timer, since a
+ * from the carrier or a peer is input, and every answer that may never come has a timer, since a
  * stopped process answers nothing.
  *
  * link.c is a table of state and event. It moves the peer's log (sendlog.h) and rights (rights.h)
- * from one queue pair to the next. Called by connect.c, which receives the events of rdma_cm and
+ * from one queue pair to the next. Called by connect.c, which receives the carrier's events and
  * runs the timers, and by verbs.c. */
 #ifndef RDMA_LINK_H
 #define RDMA_LINK_H
@@ -56,9 +57,9 @@ struct link_shared {
 };
 
 struct link_config {
-	int peer, client;                /* client: 1 if this rank connects to the peer */
-	struct sockaddr_storage address; /* of the peer's listener */
-	char device[32];                 /* the peer's device, for messages */
+	int peer, client;               /* client: 1 if this rank connects to the peer */
+	const struct verbs_record *its; /* the peer's record; only for link_open() */
+	char device[32];                /* the peer's device, for messages */
 	struct sendlog *log;
 	struct rights_peer *rights;
 	struct queue_pair *pair; /* moves the log and the rights to a new queue pair */
@@ -85,10 +86,10 @@ int link_was_up(const struct link *l);
 const char *link_why(const struct link *l);
 
 /* ---- what happens ---- */
-void link_cm_event(struct link *l, const struct cm_event *event, uint64_t now);
-/* The peer asks to connect, with a valid proof. Returns 0, and the link then owns the request's id;
- * or the reason for a refusal with *why_out, and the caller keeps the id. */
-int link_accept(struct link *l, const struct cm_event *request, const struct frame *proof,
+void link_answer(struct link *l, const struct carrier_event *event, uint64_t now);
+/* The peer asks to connect, with a valid proof. Returns 0, and the link then owns the request; or
+ * the reason for a refusal with *why_out, and the caller keeps the request. */
+int link_accept(struct link *l, const struct carrier_event *request, const struct frame *proof,
 		uint64_t now, const char **why_out);
 /* Takes a completion of the link's queue pair from queues.h. Links change state only when the poll
  * is over. */

@@ -39,7 +39,11 @@ endif
 if HAVE_VERBS
 library_sources += \
 	rdma/card_facts.c rdma/card_facts.h \
+	rdma/carrier.c rdma/carrier.h \
+	rdma/carrier_cm.c \
+	rdma/carrier_ud.c \
 	rdma/connect.c rdma/connect.h \
+	rdma/datagrams.c rdma/datagrams.h \
 	rdma/frame.c rdma/frame.h \
 	rdma/link.c rdma/link.h \
 	rdma/path.c rdma/path.h \

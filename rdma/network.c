@@ -4,12 +4,12 @@
 #include <stddef.h>
 #include <string.h>
 
-enum { BYTE_BITS = 8, V4_BYTES = 4, V6_BYTES = 16 };
+enum { BYTE_BITS = 8, V4_BYTES = 4, V6_BYTES = 16, FAMILIES = 16 };
 
 struct network network_of(uint8_t kind, int family, const uint8_t address[16], unsigned prefix)
 {
 	const unsigned bytes = family == 4 ? V4_BYTES : V6_BYTES;
-	struct network n = { .kind = (uint8_t)(kind << 4 | family) };
+	struct network n = { .kind = (uint8_t)(kind * FAMILIES + family) };
 
 	if (prefix > bytes * BYTE_BITS)
 		prefix = bytes * BYTE_BITS;
@@ -19,6 +19,11 @@ struct network network_of(uint8_t kind, int family, const uint8_t address[16], u
 		n.address[prefix / BYTE_BITS] = (uint8_t)(address[prefix / BYTE_BITS] &
 							  0xff00 >> prefix % BYTE_BITS);
 	return n;
+}
+
+static int has_routes(const struct network *n)
+{
+	return n->kind % FAMILIES != NETWORK_BY_GID;
 }
 
 /* Returns a cost for the entries a and b of the two ranks' lists; lower is better. A rank's own
@@ -65,7 +70,7 @@ struct pairing network_pairing(const struct network *a, int n_a, const struct ne
 							j });
 	if (tie.least.a >= 0)
 		return tie.sum % 2 ? tie.least : tie.most;
-	if (n_a && n_b && a[0].kind == b[0].kind)
+	if (n_a && n_b && a[0].kind == b[0].kind && has_routes(&a[0]))
 		return (struct pairing){ PAIRING_ROUTE, 0, 0 };
 	return tie.least;
 }

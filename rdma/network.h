@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The networks of a rank's cards, and the one by which two ranks meet. Pure, and equal on both
  * ranks: it depends on the two lists of networks alone, and not on which rank asks. A transport
- * reads the networks from a record (transport.h); runtime/job/reach.c compares them. */
+ * reads the networks from a record (transport.h); runtime/job/reach.c compares them.
+ *
+ * A port of InfiniBand without an IP address belongs to the network of its subnet prefix and
+ * partition. Ranks connect in it by GIDs and not by IP addresses; carrier.h says how. No route
+ * leads out of it, because rdma_cm finds routes by IP addresses. */
 #ifndef RDMA_NETWORK_H
 #define RDMA_NETWORK_H
 #include <stdint.h>
@@ -15,15 +19,18 @@ struct network {
 	uint8_t address[16];
 };
 
-/* address: of family 4 or 6, in network order. A prefix that is too long counts as a full address.
- */
+enum { NETWORK_BY_GID = 0 }; /* the family of a network without IP addresses */
+
+/* address: of family 4 or 6, in network order, or of NETWORK_BY_GID. A prefix that is too long
+ * counts as a full address. */
 struct network network_of(uint8_t kind, int family, const uint8_t address[16], unsigned prefix);
 
 enum pairing_kind {
 	PAIRING_OWN,   /* the first cards of both ranks share a network */
 	PAIRING_OTHER, /* only other cards of the ranks' nodes share a network */
 	PAIRING_ROUTE, /* no cards share a network; a route may lead between the first cards */
-	PAIRING_NONE   /* the first cards are of different kinds, or a rank has none */
+	/* the first cards are of different kinds or have no IP address, or a rank has none */
+	PAIRING_NONE
 };
 struct pairing {
 	enum pairing_kind kind;

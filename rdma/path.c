@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { HOPS = 64 };
+
 /* ---- choosing ---------------------------------------------------------------------- */
 
 static int parse(const char *name, const char *text, int most, int *out)
@@ -64,6 +66,12 @@ static int of_port(const struct verbs_device *device)
 	return number_in(path);
 }
 
+/* Without rdma_cm, nothing is resolved. */
+static int known(int value)
+{
+	return value == PATH_AS_RESOLVED ? 0 : value;
+}
+
 int path_choose(const struct verbs_device *device, const char *traffic_class,
 		const char *service_level, struct path_choice *out)
 {
@@ -79,6 +87,10 @@ int path_choose(const struct verbs_device *device, const char *traffic_class,
 		out->traffic_class = of_port(device);
 		if (out->traffic_class <= 0)
 			out->traffic_class = PATH_TRAFFIC_CLASS;
+	}
+	if (verbs_device_by_gid(device)) {
+		out->traffic_class = known(out->traffic_class);
+		out->service_level = known(out->service_level);
 	}
 	return SLUICE_OK;
 }
@@ -131,19 +143,60 @@ static void choose_way(const struct path_choice *path, struct ibv_ah_attr *way)
 		way->sl = (uint8_t)path->service_level;
 }
 
-int path_join(const struct path_choice *path, struct ibv_qp *qp, struct rdma_cm_id *id,
-	      const uint8_t *peer_gid, unsigned peer_mtu, uint32_t reads, char why[PATH_WHY_BYTES])
+struct ibv_ah_attr path_address(const struct path_choice *path, const struct verbs_device *device,
+				const struct path_end *end)
+{
+	struct ibv_ah_attr to = { .dlid = end->lid, .port_num = device->port };
+
+	if (end->global || verbs_device_global(device)) {
+		to.is_global = 1;
+		to.grh.dgid = end->gid;
+		to.grh.sgid_index = (uint8_t)device->gid_index;
+		to.grh.hop_limit = HOPS;
+	}
+	choose_way(path, &to);
+	return to;
+}
+
+/* Fills in the attributes of the next state that the connection manager would give. */
+static int set_attributes(const struct path_choice *path, const struct path_ends *ends,
+			  enum ibv_qp_state state, struct ibv_qp_attr *attr,
+			  char why[PATH_WHY_BYTES])
+{
+	const struct path_end *peer = &ends->peer;
+
+	if (ends->id)
+		return ask_manager(ends->id, state, attr, why);
+	*attr = (struct ibv_qp_attr){
+		.qp_state = state,
+		.pkey_index = ends->device->pkey_index,
+		.port_num = ends->device->port,
+		.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ,
+		.ah_attr = path_address(path, ends->device, peer),
+		.path_mtu = (enum ibv_mtu)peer->mtu,
+		.dest_qp_num = peer->qpn,
+		.rq_psn = peer->psn,
+		.sq_psn = ends->psn,
+		.max_dest_rd_atomic = (uint8_t)peer->reads,
+		.max_rd_atomic = (uint8_t)peer->reads,
+	};
+	return 0;
+}
+
+int path_join(const struct path_choice *path, struct ibv_qp *qp, const struct path_ends *ends,
+	      unsigned peer_mtu, uint32_t reads, char why[PATH_WHY_BYTES])
 {
 	struct ibv_qp_attr attr;
 	uint8_t mtu;
 
-	if (ask_manager(id, IBV_QPS_INIT, &attr, why) ||
+	if (set_attributes(path, ends, IBV_QPS_INIT, &attr, why) ||
 	    move_to_state(qp, &attr, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, "INIT",
 			  why) ||
-	    ask_manager(id, IBV_QPS_RTR, &attr, why))
+	    set_attributes(path, ends, IBV_QPS_RTR, &attr, why))
 		return -1;
-	if (peer_gid && attr.ah_attr.is_global &&
-	    memcmp(attr.ah_attr.grh.dgid.raw, peer_gid, sizeof(attr.ah_attr.grh.dgid.raw)) != 0) {
+	if (ends->peer_gid && attr.ah_attr.is_global &&
+	    memcmp(attr.ah_attr.grh.dgid.raw, ends->peer_gid, sizeof(attr.ah_attr.grh.dgid.raw)) !=
+		    0) {
 		snprintf(why, PATH_WHY_BYTES, "its queue pair is not at the GID that it proved");
 		return -1;
 	}
@@ -158,7 +211,7 @@ int path_join(const struct path_choice *path, struct ibv_qp *qp, struct rdma_cm_
 			  IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
 				  IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,
 			  "RTR", why) ||
-	    ask_manager(id, IBV_QPS_RTS, &attr, why))
+	    set_attributes(path, ends, IBV_QPS_RTS, &attr, why))
 		return -1;
 	attr.timeout = RETRY_ACK_TIMEOUT;
 	attr.retry_cnt = attr.rnr_retry = QUEUES_RETRIES;

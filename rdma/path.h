@@ -2,7 +2,7 @@
  * How the packets of a rank's queue pairs travel: traffic class, service level, path MTU and
  * timers. librdmacm would take them from the connection manager, which sets an RNR timer of 655 ms,
  * the client's MTU, and a timeout that the server chooses for its side. So this file moves queue
- * pairs to RTS itself. Called by verbs.c, which chooses, and by queue_pair.c. */
+ * pairs to RTS itself. Called by verbs.c, which chooses, and by queue_pair.c and carrier_ud.c. */
 #ifndef RDMA_PATH_H
 #define RDMA_PATH_H
 #include "rdma/verbs_device.h"
@@ -23,15 +23,40 @@ struct path_choice {
 
 /* traffic_class: "auto" or a number; NULL: auto. On Ethernet, auto is the port's traffic class if
  * an administrator has set it, else PATH_TRAFFIC_CLASS. service_level: the same, but auto is the
- * resolved level. Returns SLUICE_EINVAL, which is not logged, for other text. */
+ * resolved level, or 0 on a port without IP. Returns SLUICE_EINVAL, which is not logged, for other
+ * text. */
 int path_choose(const struct verbs_device *device, const char *traffic_class,
 		const char *service_level, struct path_choice *out);
 /* "106", or "resolved" for PATH_AS_RESOLVED. */
 const char *path_text(int value, char text[16]);
 
-/* Moves a new queue pair to RTS. The id has received the request, or its answer. peer_gid: the only
- * GID that it may reach; NULL: any. peer_mtu: the MTU of the other side's port, or 0 if it is not
+/* One end of a connection that is made without the connection manager. */
+struct path_end {
+	uint16_t lid;
+	int global; /* packets to it need a GRH */
+	union ibv_gid gid;
+	uint8_t mtu;              /* of its port */
+	uint32_t qpn, psn, reads; /* psn: its first packet number; reads: the most at once */
+};
+
+/* Identifies the ends of a connection. */
+struct path_ends {
+	/* The id, which has received the request or its answer; and the only GID that it may reach,
+	 * or NULL. */
+	struct rdma_cm_id *id;
+	const uint8_t *peer_gid;
+	/* Without an id: */
+	const struct verbs_device *device;
+	uint32_t psn; /* the first packet number of this side */
+	struct path_end peer;
+};
+
+/* Moves a new queue pair to RTS. peer_mtu: the MTU of the other side's port, or 0 if it is not
  * known. reads: the most READs at once. Returns the path MTU, or -1 and why. */
-int path_join(const struct path_choice *path, struct ibv_qp *qp, struct rdma_cm_id *id,
-	      const uint8_t *peer_gid, unsigned peer_mtu, uint32_t reads, char why[PATH_WHY_BYTES]);
+int path_join(const struct path_choice *path, struct ibv_qp *qp, const struct path_ends *ends,
+	      unsigned peer_mtu, uint32_t reads, char why[PATH_WHY_BYTES]);
+/* The address of an end, for packets from the device. The service level is that of the user or 0,
+ * because nobody asks the subnet manager for it. */
+struct ibv_ah_attr path_address(const struct path_choice *path, const struct verbs_device *device,
+				const struct path_end *end);
 #endif

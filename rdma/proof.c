@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * See proof.h. */
 #include "rdma/proof.h"
+#include "base/bytes.h"
 #include "base/error.h"
-#include "rdma/queues.h"
 #include "sluice.h"
 #include <errno.h>
 #include <stdio.h>
@@ -20,39 +20,28 @@ struct proofs {
 	uint32_t rank;
 	int admitted;
 	struct peer_keys keys;
-	const struct verbs_device *device;
-	struct rdma_event_channel *channel;
-	const struct path_choice *path;
-	uint32_t reads;
+	struct carrier *carrier;
 };
 
 struct proof {
 	const struct proofs *proofs;
+	const struct carrier_ops *ops; /* of the carrier */
+	struct carrier_peer *at;
 	uint32_t peer;
-	struct sockaddr_storage address; /* of the peer's listener */
-	void *owner;
-	struct rdma_cm_id *id;
+	int active, connects;        /* there is an exchange; its proof was judged right */
 	struct auth_context context; /* of the running exchange */
 	uint32_t attempts, accepted; /* of this rank; the peer's last one that was accepted */
 };
 
-int proofs_open(int rank, const struct verbs_device *device, struct proofs **out)
+int proofs_open(int rank, struct carrier *carrier, struct proofs **out)
 {
 	struct proofs *p = *out = calloc(1, sizeof(*p));
 
 	if (!p)
 		return fail(SLUICE_ENOMEM, "verbs: no memory for %zu bytes", sizeof(*p));
 	p->rank = (uint32_t)rank;
-	p->device = device;
+	p->carrier = carrier;
 	return SLUICE_OK;
-}
-
-void proofs_use(struct proofs *p, struct rdma_event_channel *channel,
-		const struct path_choice *path, uint32_t reads)
-{
-	p->channel = channel;
-	p->path = path;
-	p->reads = reads;
 }
 
 void proofs_admit(struct proofs *p, const struct peer_keys *keys)
@@ -94,25 +83,7 @@ static int tag_is_right(const struct proofs *p, enum auth_label label,
 			  frame->tag);
 }
 
-/* ---- answers to whoever asks ------------------------------------------------------- */
-
-static void reject(struct rdma_cm_id *id, const struct frame *frame)
-{
-	uint8_t bytes[FRAME_MAX];
-	size_t n = frame_encode(frame, bytes);
-
-	rdma_reject(id, bytes, (uint8_t)n);
-	rdma_destroy_id(id);
-}
-
-void proofs_refuse(const struct proofs *p, struct rdma_cm_id *id, enum frame_reason reason)
-{
-	const struct frame frame = { .kind = FRAME_REFUSAL,
-				     .rank = p->rank,
-				     .reason = (uint32_t)reason };
-
-	reject(id, &frame);
-}
+/* ---- answers to requests ----------------------------------------------------------- */
 
 /* A server's hello and the client's reply: the server asks, so it is the client of the context. */
 static struct auth_context context_of(uint32_t asking, uint32_t asked, const struct frame *request)
@@ -123,18 +94,58 @@ static struct auth_context context_of(uint32_t asking, uint32_t asked, const str
 	return context;
 }
 
-int proofs_reply(const struct proofs *p, struct rdma_cm_id *id, const struct frame *hello)
+/* The tag of a refusal or of an end covers a number besides the exchange. */
+static int tag_number(const struct proofs *p, enum auth_label label,
+		      const struct auth_context *context, uint32_t number,
+		      uint8_t out[AUTH_TAG_BYTES])
+{
+	uint8_t bytes[4];
+
+	put_le32(bytes, number);
+	return auth_tag(&p->keys, label, context, bytes, sizeof(bytes), out);
+}
+
+static int number_is_right(const struct proofs *p, enum auth_label label,
+			   const struct auth_context *context, uint32_t number,
+			   const struct frame *frame)
+{
+	uint8_t bytes[4];
+
+	put_le32(bytes, number);
+	return auth_check(&p->keys, label, context, bytes, sizeof(bytes), frame->tag);
+}
+
+/* A wrong proof gets no tag, because the sender could have it checked by the peer whose nonce it
+ * repeats. */
+void proofs_refuse(const struct proofs *p, const struct carrier_event *event,
+		   const struct frame *request, enum frame_reason reason)
+{
+	struct frame frame = { .kind = FRAME_REFUSAL, .rank = p->rank, .reason = (uint32_t)reason };
+	struct auth_context context;
+
+	if (p->carrier->ops->open_to_all) {
+		if (reason == REFUSAL_PROOF || !request)
+			return;
+		context = context_of(request->rank, p->rank, request);
+		if (tag_number(p, AUTH_REFUSAL, &context, frame.reason, frame.tag))
+			return;
+	}
+	p->carrier->ops->refuse(event, &frame);
+}
+
+int proofs_reply(const struct proofs *p, const struct carrier_event *event,
+		 const struct frame *hello)
 {
 	struct frame frame = { .kind = FRAME_ALIVE, .rank = p->rank };
 	const struct auth_context context = context_of(hello->rank, p->rank, hello);
 
 	if (auth_tag(&p->keys, AUTH_CHALLENGE, &context, NULL, 0, frame.tag))
 		return -1;
-	reject(id, &frame);
+	p->carrier->ops->refuse(event, &frame);
 	return 0;
 }
 
-const char *proofs_judge(const struct proofs *p, const struct cm_event *event,
+const char *proofs_judge(const struct proofs *p, const struct carrier_event *event,
 			 struct frame *request)
 {
 	const struct auth_context context = context_of(request->rank, p->rank, request);
@@ -150,12 +161,6 @@ const char *proofs_judge(const struct proofs *p, const struct cm_event *event,
 
 /* ---- asking ------------------------------------------------------------------------ */
 
-static int why_call_failed(const char *call, char why[PROOF_WHY_BYTES])
-{
-	snprintf(why, PROOF_WHY_BYTES, "%s: %s", call, errno_text(errno));
-	return -1;
-}
-
 /* Copies the text of the last error to why. */
 static int why_last_error(char why[PROOF_WHY_BYTES])
 {
@@ -165,52 +170,9 @@ static int why_last_error(char why[PROOF_WHY_BYTES])
 
 int proof_start(struct proof *p, int timeout_ms, char why[PROOF_WHY_BYTES])
 {
-	const struct proofs *shared = p->proofs;
-	/* Without this address, the route could start at another device of this machine. */
-	struct sockaddr_storage own = shared->device->address;
-	uint8_t traffic_class = (uint8_t)shared->path->traffic_class;
-	struct rdma_cm_id *id;
-
-	if (rdma_create_id(shared->channel, &id, p->owner, RDMA_PS_TCP))
-		return why_call_failed("rdma_create_id", why);
-	/* From it the kernel derives the service level, which is the priority on a VLAN, and the
-	 * class of the connection manager's own messages. Set before the route, which includes it.
-	 */
-	if (shared->path->traffic_class != PATH_AS_RESOLVED)
-		rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &traffic_class,
-				sizeof(traffic_class));
-	if (rdma_resolve_addr(id, (struct sockaddr *)&own, (struct sockaddr *)&p->address,
-			      timeout_ms)) {
-		why_call_failed("rdma_resolve_addr", why);
-		rdma_destroy_id(id);
-		return -1;
-	}
-	p->id = id;
-	return 0;
-}
-
-int proof_route(struct proof *p, int timeout_ms, char why[PROOF_WHY_BYTES])
-{
-	return rdma_resolve_route(p->id, timeout_ms) ? why_call_failed("rdma_resolve_route", why) :
-						       0;
-}
-
-static int send_request(struct proof *p, const struct frame *frame, uint32_t qpn,
-			char why[PROOF_WHY_BYTES])
-{
-	uint8_t bytes[FRAME_MAX];
-	struct rdma_conn_param param = {
-		.private_data = bytes,
-		.private_data_len = (uint8_t)frame_encode(frame, bytes),
-		.responder_resources = (uint8_t)p->proofs->reads,
-		.initiator_depth = (uint8_t)p->proofs->reads,
-		.retry_count = QUEUES_RETRIES,
-		.rnr_retry_count = QUEUES_RETRIES,
-		.srq = 1,
-		.qp_num = qpn,
-	};
-
-	return rdma_connect(p->id, &param) ? why_call_failed("rdma_connect", why) : 0;
+	p->connects = 0;
+	p->active = !p->ops->start(p->at, timeout_ms, why);
+	return p->active ? 0 : -1;
 }
 
 /* Begins an exchange, with a new nonce. */
@@ -224,9 +186,9 @@ static int begin(struct proof *p, struct frame *frame, char why[PROOF_WHY_BYTES]
 
 int proof_send_hello(struct proof *p, uint32_t qpn, char why[PROOF_WHY_BYTES])
 {
-	struct frame frame = { .kind = FRAME_HELLO, .rank = p->proofs->rank };
+	struct frame frame = { .kind = FRAME_HELLO, .rank = p->proofs->rank, .qpn = qpn };
 
-	return begin(p, &frame, why) ? -1 : send_request(p, &frame, qpn, why);
+	return begin(p, &frame, why) ? -1 : p->ops->request(p->at, &frame, why);
 }
 
 int proof_request(struct proof *p, uint32_t qpn, uint64_t received, char why[PROOF_WHY_BYTES])
@@ -237,17 +199,24 @@ int proof_request(struct proof *p, uint32_t qpn, uint64_t received, char why[PRO
 			       .attempt = ++p->attempts,
 			       .qpn = qpn };
 
-	memcpy(frame.gid, p->id->route.addr.addr.ibaddr.sgid.raw, FRAME_GID_BYTES);
+	p->ops->complete(p->at, &frame);
 	if (begin(p, &frame, why))
 		return -1;
 	if (tag(p->proofs, AUTH_PROOF, &p->context, &frame))
 		return why_last_error(why);
-	return send_request(p, &frame, qpn, why);
+	return p->ops->request(p->at, &frame, why);
 }
 
 int proof_confirm(struct proof *p, char why[PROOF_WHY_BYTES])
 {
-	return rdma_establish(p->id) ? why_call_failed("rdma_establish", why) : 0;
+	p->connects = 1;
+	return p->ops->confirm(p->at, why);
+}
+
+void proof_tick(struct proof *p, uint64_t now)
+{
+	if (p->active && p->ops->tick)
+		p->ops->tick(p->at, now);
 }
 
 /* ---- accepting --------------------------------------------------------------------- */
@@ -257,22 +226,34 @@ int proof_is_new(const struct proof *p, const struct frame *request)
 	return request->attempt > p->accepted;
 }
 
-void proof_take_id(struct proof *p, struct rdma_cm_id *id)
+static int is_accepted(const struct proof *p, const struct frame *request)
 {
-	p->id = id;
+	return p->active && request->attempt == p->accepted &&
+	       !memcmp(p->context.nonce_client, request->nonce, AUTH_NONCE_BYTES);
 }
 
-void proof_yield_id(struct proof *p)
+int proof_is_repeated(struct proof *p, const struct frame *request, uint64_t now)
 {
-	p->id = NULL;
+	if (p->ops->again && is_accepted(p, request))
+		p->ops->again(p->at, now);
+	return p->ops->open_to_all;
 }
 
-static uint8_t at_most(uint8_t asked, uint32_t here)
+int proof_take(struct proof *p, const struct carrier_event *event, const struct frame *request,
+	       char why[PROOF_WHY_BYTES])
 {
-	return asked < here ? asked : (uint8_t)here;
+	p->active = 1;
+	p->connects = 0;
+	return p->ops->take(p->at, event, request, why);
 }
 
-int proof_accept(struct proof *p, const struct cm_event *event, const struct frame *request,
+void proof_yield(struct proof *p)
+{
+	p->ops->yield(p->at);
+	p->active = 0;
+}
+
+int proof_accept(struct proof *p, const struct carrier_event *event, const struct frame *request,
 		 const struct proof_offer *offer, int *answered, char why[PROOF_WHY_BYTES])
 {
 	struct frame frame = { .kind = FRAME_ACCEPT,
@@ -281,29 +262,20 @@ int proof_accept(struct proof *p, const struct cm_event *event, const struct fra
 			       .slot = offer->slot,
 			       .mtu = offer->mtu,
 			       .qpn = offer->qpn };
-	uint8_t bytes[FRAME_MAX];
-	struct rdma_conn_param param = {
-		.private_data = bytes,
-		.responder_resources = at_most(event->responder_resources, p->proofs->reads),
-		.initiator_depth = at_most(event->initiator_depth, p->proofs->reads),
-		.rnr_retry_count = QUEUES_RETRIES,
-		.srq = 1,
-		.qp_num = offer->qpn,
-	};
 
 	*answered = 0;
 	p->context = context_of(request->rank, p->proofs->rank, request);
 	memcpy(frame.control, offer->control, REGION_HEAD_BYTES);
+	p->ops->complete(p->at, &frame);
 	if (tag(p->proofs, AUTH_ACCEPT, &p->context, &frame))
 		return why_last_error(why);
-	param.private_data_len = (uint8_t)frame_encode(&frame, bytes);
 	p->accepted = request->attempt;
-	p->id->context = p->owner;
+	p->connects = 1;
 	*answered = 1;
-	return rdma_accept(p->id, &param) ? why_call_failed("rdma_accept", why) : 0;
+	return p->ops->accept(p->at, event, &frame, why);
 }
 
-/* ---- what the peer answers --------------------------------------------------------- */
+/* ---- answers of the peer ----------------------------------------------------------- */
 
 static enum proof_answer answer_with(enum proof_answer a, const char *text,
 				     char why[PROOF_WHY_BYTES])
@@ -318,10 +290,18 @@ static enum proof_answer judge_reply(const struct proof *p, const struct frame *
 	if (frame->rank == p->peer &&
 	    auth_check(&p->proofs->keys, AUTH_CHALLENGE, &p->context, NULL, 0, frame->tag))
 		return ANSWER_ALIVE;
-	return answer_with(ANSWER_MISTRUST, "it does not hold a key of this job", why);
+	return p->ops->open_to_all ?
+		       ANSWER_NONE :
+		       answer_with(ANSWER_MISTRUST, "it does not hold a key of this job", why);
 }
 
-enum proof_answer proof_judge_reject(struct proof *p, const struct cm_event *event, int asked,
+static int is_refusal(const struct proof *p, const struct frame *frame)
+{
+	return frame->kind == FRAME_REFUSAL && frame->rank == p->peer &&
+	       number_is_right(p->proofs, AUTH_REFUSAL, &p->context, frame->reason, frame);
+}
+
+enum proof_answer proof_judge_reject(struct proof *p, const struct carrier_event *event, int asked,
 				     char why[PROOF_WHY_BYTES])
 {
 	const char *reason = "";
@@ -337,6 +317,8 @@ enum proof_answer proof_judge_reject(struct proof *p, const struct cm_event *eve
 	}
 	if (frame.kind == FRAME_ALIVE && asked)
 		return judge_reply(p, &frame, why);
+	if (p->ops->open_to_all && !is_refusal(p, &frame))
+		return ANSWER_NONE;
 	if (frame.kind == FRAME_REFUSAL && frame.reason == REFUSAL_GONE)
 		return answer_with(ANSWER_GONE, "it has given this rank up", why);
 	if (frame.kind == FRAME_REFUSAL && frame.reason == REFUSAL_PROOF)
@@ -346,52 +328,91 @@ enum proof_answer proof_judge_reject(struct proof *p, const struct cm_event *eve
 	return answer_with(ANSWER_LATER, "it is not ready yet", why);
 }
 
-enum proof_answer proof_judge_accept(struct proof *p, const struct cm_event *event,
+enum proof_answer proof_judge_accept(struct proof *p, const struct carrier_event *event,
 				     struct frame *frame_out, char why[PROOF_WHY_BYTES])
 {
 	const char *reason = "its answer is not an acceptance";
+	const enum proof_answer otherwise = p->ops->open_to_all ? ANSWER_NONE : ANSWER_MISTRUST;
 
 	if (frame_decode(event->bytes, event->n, frame_out, &reason) ||
 	    frame_out->kind != FRAME_ACCEPT)
-		return answer_with(ANSWER_MISTRUST, reason, why);
+		return answer_with(otherwise, reason, why);
 	frame_out->qpn = event->qpn;
 	if (frame_out->rank != p->peer ||
 	    !tag_is_right(p->proofs, AUTH_ACCEPT, &p->context, frame_out))
-		return answer_with(ANSWER_MISTRUST, "it does not hold a key of this job", why);
+		return answer_with(otherwise, "it does not hold a key of this job", why);
 	return ANSWER_ACCEPT;
+}
+
+enum proof_answer proof_judge_end(const struct proof *p, const struct carrier_event *event)
+{
+	const char *why;
+	struct frame frame;
+
+	if (!p->ops->open_to_all)
+		return ANSWER_END; /* rdma_cm knows the connection */
+	return p->connects && !frame_decode(event->bytes, event->n, &frame, &why) &&
+			       frame.kind == FRAME_END && frame.rank == p->peer &&
+			       number_is_right(p->proofs, AUTH_END, &p->context, frame.rank,
+					       &frame) ?
+		       ANSWER_END :
+		       ANSWER_NONE;
 }
 
 /* ---- opening and closing ----------------------------------------------------------- */
 
-int proof_open(const struct proofs *proofs, int peer, const struct sockaddr_storage *address,
-	       void *owner, struct proof **out)
+int proof_open(const struct proofs *proofs, const struct verbs_record *its, void *owner,
+	       struct proof **out)
 {
-	struct proof *p = calloc(1, sizeof(*p));
+	struct proof *p = *out = calloc(1, sizeof(*p));
+	int rc;
 
 	if (!p)
 		return fail(SLUICE_ENOMEM, "verbs: no memory for %zu bytes", sizeof(*p));
 	p->proofs = proofs;
-	p->peer = (uint32_t)peer;
-	p->address = *address;
-	p->owner = owner;
-	*out = p;
-	return SLUICE_OK;
+	p->ops = proofs->carrier->ops;
+	p->peer = (uint32_t)its->rank;
+	rc = p->ops->meet(proofs->carrier, its, owner, &p->at);
+	if (rc)
+		proof_close(out);
+	return rc;
 }
 
-struct rdma_cm_id *proof_id(const struct proof *p)
+int proof_is_active(const struct proof *p)
 {
-	return p->id;
+	return p->active;
 }
 
-void proof_end_id(struct proof *p)
+int proof_is_open_to_all(const struct proof *p)
 {
-	if (p->id)
-		rdma_destroy_id(p->id);
-	p->id = NULL;
+	return p->ops->open_to_all;
+}
+
+struct ibv_context *proof_leads_to(const struct proof *p)
+{
+	return p->ops->leads_to(p->at);
+}
+
+struct path_ends proof_ends(const struct proof *p, const struct frame *frame)
+{
+	return p->ops->ends(p->at, frame);
+}
+
+void proof_end(struct proof *p)
+{
+	struct frame frame = { .kind = FRAME_END, .rank = p->proofs->rank };
+	int tells = p->connects && p->ops->open_to_all &&
+		    !tag_number(p->proofs, AUTH_END, &p->context, frame.rank, frame.tag);
+
+	if (p->active)
+		p->ops->end(p->at, tells ? &frame : NULL);
+	p->active = p->connects = 0;
 }
 
 void proof_close(struct proof **p)
 {
+	if (*p && (*p)->at)
+		(*p)->ops->part((*p)->at);
 	free(*p);
 	*p = NULL;
 }

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The exchange through rdma_cm in which both sides prove that they hold the key of the pair,
- * before either gives the other a memory key; see link.h. The frames travel in the private data of
- * requests, rejects and accepts. A server makes nothing for a request before it has judged the
- * proof, so strangers cost no memory. Called by link.c for its peer, and by connect.c, which
- * answers requests.
+ * The exchange in which both sides prove that they hold the key of the pair, before either gives
+ * the other a memory key; see link.h. A carrier (carrier.h) takes the frames to the peer. A server
+ * makes nothing for a request before it has judged the proof, so strangers cost no memory. Called
+ * by link.c for its peer, and by connect.c, which answers requests.
  *
  * A client's first message is its proof, without a challenge by the server. That is safe because
  * - the two processes have made the key of the pair for this job (auth.h), so a proof from another
@@ -15,64 +14,60 @@
  *   addresses without a GRH have no GID to compare; there the subnet manager's paths decide;
  * - a connection that is up is newer than all attempts that the client has made until then, so no
  *   repeated proof ends it.
- * The client draws a nonce for each attempt, and the acceptance covers it. */
+ * The client draws a nonce for each attempt, and the acceptance covers it.
+ *
+ * Anybody on the fabric can send a datagram. So over a carrier that is open to all, an answer
+ * counts only if its tag shows that the peer made it for the running attempt. A server that finds a
+ * proof wrong gives no answer there, because it could not prove one to the sender. */
 #ifndef RDMA_PROOF_H
 #define RDMA_PROOF_H
 #include "rdma/auth.h"
+#include "rdma/carrier.h"
 #include "rdma/frame.h"
-#include "rdma/path.h"
-#include <rdma/rdma_cma.h>
-
-/* A copied event of rdma_cm: an id cannot end before its event is acknowledged. */
-struct cm_event {
-	enum rdma_cm_event_type type;
-	int status;
-	struct rdma_cm_id *id, *listener;
-	uint8_t bytes[256];
-	size_t n;
-	uint8_t responder_resources, initiator_depth;
-	uint32_t qpn;                 /* of the other side */
-	uint8_t gid[FRAME_GID_BYTES]; /* of the other side */
-};
 
 enum { PROOF_WHY_BYTES = 200 };
 
 /* ---- of this rank ---- */
 struct proofs;
-int proofs_open(int rank, const struct verbs_device *device, struct proofs **out);
-/* Sets the rdma_cm event channel and the path for connection requests, and the number of
- * outstanding READs that a request asks for. */
-void proofs_use(struct proofs *p, struct rdma_event_channel *channel,
-		const struct path_choice *path, uint32_t reads);
+int proofs_open(int rank, struct carrier *carrier, struct proofs **out);
 /* Sets the keys of the peers. */
 void proofs_admit(struct proofs *p, const struct peer_keys *keys);
 int proofs_admitted(const struct proofs *p);
 void proofs_close(struct proofs **p);
 
-/* Answers to a request, which end its id. */
-void proofs_refuse(const struct proofs *p, struct rdma_cm_id *id, enum frame_reason reason);
-/* Tells a server that this process lives. Returns 0, or -1 if it cannot; the caller then keeps the
- * id. */
-int proofs_reply(const struct proofs *p, struct rdma_cm_id *id, const struct frame *hello);
+/* Answers to a request, which end it. request: the decoded frame, or NULL. */
+void proofs_refuse(const struct proofs *p, const struct carrier_event *event,
+		   const struct frame *request, enum frame_reason reason);
+/* Tells a server that this process lives. Returns 0, or -1 if it cannot; the caller must then
+ * refuse the request. */
+int proofs_reply(const struct proofs *p, const struct carrier_event *event,
+		 const struct frame *hello);
 /* Returns NULL if the sender of the request holds the key of the pair, else the reason to refuse
  * the request. Completes the frame from the event. */
-const char *proofs_judge(const struct proofs *p, const struct cm_event *event,
+const char *proofs_judge(const struct proofs *p, const struct carrier_event *event,
 			 struct frame *request);
 
-/* ---- of one peer: at most one id at a time ---- */
+/* ---- of one peer: at most one exchange at a time ---- */
 struct proof;
-/* owner: the context of its ids. */
-int proof_open(const struct proofs *proofs, int peer, const struct sockaddr_storage *address,
-	       void *owner, struct proof **out);
+/* its: the record of the peer. owner: of its events. */
+int proof_open(const struct proofs *proofs, const struct verbs_record *its, void *owner,
+	       struct proof **out);
 void proof_close(struct proof **p);
-/* NULL: there is none. */
-struct rdma_cm_id *proof_id(const struct proof *p);
-void proof_end_id(struct proof *p);
+/* Returns 1 while there is an exchange or a connection. */
+int proof_is_active(const struct proof *p);
+/* Ends it, and tells the peer if it was a connection. */
+void proof_end(struct proof *p);
+/* Returns 1 if anybody can send what seems to be the peer's answer. Then a route need not be found,
+ * and a hello names no queue pair. */
+int proof_is_open_to_all(const struct proof *p);
+/* The device to which the route leads. */
+struct ibv_context *proof_leads_to(const struct proof *p);
+/* How to join the queue pair to the peer's. frame: the peer's proof or acceptance. */
+struct path_ends proof_ends(const struct proof *p, const struct frame *frame);
 
 /* The functions below return 0, or -1 and why. */
-/* Makes a new id and resolves the peer's address. */
+/* Begins an exchange. Unless the carrier is open to all, the event ROUTE_RESOLVED follows. */
 int proof_start(struct proof *p, int timeout_ms, char why[PROOF_WHY_BYTES]);
-int proof_route(struct proof *p, int timeout_ms, char why[PROOF_WHY_BYTES]);
 /* Sends a hello, once the route is known. If a request has the queue pair number of an older
  * connection of this node, the connection manager assumes that the older queue pair is gone, and
  * ends its connection (cm_match_req() in drivers/infiniband/core/cm.c). So even a hello names a
@@ -82,12 +77,18 @@ int proof_send_hello(struct proof *p, uint32_t qpn, char why[PROOF_WHY_BYTES]);
 int proof_request(struct proof *p, uint32_t qpn, uint64_t received, char why[PROOF_WHY_BYTES]);
 /* Confirms the peer's acceptance: the queue pair has joined. */
 int proof_confirm(struct proof *p, char why[PROOF_WHY_BYTES]);
+/* Sends again what the peer has not answered, if the carrier may lose it. */
+void proof_tick(struct proof *p, uint64_t now);
 
 /* Returns 1 if neither this attempt of the peer nor a later one was accepted. */
 int proof_is_new(const struct proof *p, const struct frame *request);
-/* Takes over the id of a request, or gives it back. */
-void proof_take_id(struct proof *p, struct rdma_cm_id *id);
-void proof_yield_id(struct proof *p);
+/* Returns 1 if a request that is not new needs no refusal, because the carrier may repeat it. If it
+ * is the accepted one, sends the acceptance again. */
+int proof_is_repeated(struct proof *p, const struct frame *request, uint64_t now);
+/* Takes over a request. proof_yield() gives it back, also after proof_take() has failed. */
+int proof_take(struct proof *p, const struct carrier_event *event, const struct frame *request,
+	       char why[PROOF_WHY_BYTES]);
+void proof_yield(struct proof *p);
 /* The properties of a joined queue pair that an acceptance contains besides its tag. */
 struct proof_offer {
 	uint32_t qpn;
@@ -96,22 +97,25 @@ struct proof_offer {
 	struct slot_address slot;
 	uint8_t control[REGION_HEAD_BYTES];
 };
-/* Accepts the request whose id was taken. On -1, *answered is set if the request was answered
- * nevertheless, so its id cannot be given back. */
-int proof_accept(struct proof *p, const struct cm_event *event, const struct frame *request,
+/* Accepts the request that was taken. On -1, *answered is set if the request was answered
+ * nevertheless, so it cannot be given back. */
+int proof_accept(struct proof *p, const struct carrier_event *event, const struct frame *request,
 		 const struct proof_offer *offer, int *answered, char why[PROOF_WHY_BYTES]);
 
-/* The meaning of a reject, or of a response. */
+/* The meaning of a reject, of a response, or of an end. */
 enum proof_answer {
+	ANSWER_NONE, /* it is not the peer's */
 	ANSWER_ALIVE,
 	ANSWER_ACCEPT, /* the frame has the details */
 	ANSWER_LATER,
 	ANSWER_MISTRUST, /* one side rejects the other's proof */
 	ANSWER_NOBODY,   /* nobody listens there */
-	ANSWER_GONE      /* the peer has given this rank up */
+	ANSWER_GONE,     /* the peer has given this rank up */
+	ANSWER_END       /* the peer has ended the connection */
 };
-enum proof_answer proof_judge_reject(struct proof *p, const struct cm_event *event, int asked,
+enum proof_answer proof_judge_reject(struct proof *p, const struct carrier_event *event, int asked,
 				     char why[PROOF_WHY_BYTES]);
-enum proof_answer proof_judge_accept(struct proof *p, const struct cm_event *event,
+enum proof_answer proof_judge_accept(struct proof *p, const struct carrier_event *event,
 				     struct frame *frame_out, char why[PROOF_WHY_BYTES]);
+enum proof_answer proof_judge_end(const struct proof *p, const struct carrier_event *event);
 #endif

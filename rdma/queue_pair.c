@@ -48,12 +48,12 @@ uint32_t qp_number(const struct queue_pair *p)
 	return p->qp->qp_num;
 }
 
-/* rdma_cm draws the first packet number of each connection at random. */
-int qp_join(struct queue_pair *p, struct rdma_cm_id *id, const uint8_t *peer_gid, unsigned peer_mtu,
+/* The first packet number of each connection is drawn at random. */
+int qp_join(struct queue_pair *p, const struct path_ends *ends, unsigned peer_mtu,
 	    char why[QP_WHY_BYTES])
 {
-	const int mtu = path_join(p->config.path, p->qp, id, peer_gid, peer_mtu,
-				  p->config.sizes->reads, why);
+	const int mtu = path_join(p->config.path, p->qp, ends, peer_mtu, p->config.sizes->reads,
+				  why);
 
 	_Static_assert((int)PATH_WHY_BYTES <= (int)QP_WHY_BYTES, "a reason is too long");
 	if (mtu < 0)
@@ -67,7 +67,7 @@ unsigned qp_mtu(const struct queue_pair *p)
 	return p->mtu;
 }
 
-void qp_end(struct queue_pair *p, struct rdma_cm_id *id)
+void qp_end(struct queue_pair *p)
 {
 	const struct queue_pair_config *c = &p->config;
 
@@ -75,7 +75,6 @@ void qp_end(struct queue_pair *p, struct rdma_cm_id *id)
 		return;
 	sendlog_detach(c->log);
 	queues_pair_stop(c->queues, p->qp);
-	rdma_disconnect(id); /* fails if it was never connected */
 	rights_disconnect(c->rights);
 	queues_pair_end(c->queues, p->qp);
 	p->qp = NULL;

@@ -34,13 +34,11 @@ int qp_make(struct queue_pair *p, void *owner, char why[QP_WHY_BYTES]);
 /* Gives it the log and makes the keys of its connection. A hello needs neither. */
 int qp_equip(struct queue_pair *p, char why[QP_WHY_BYTES]);
 uint32_t qp_number(const struct queue_pair *p);
-/* Connects the queue pair to the queue pair of the id's peer. peer_gid: the GID that the peer has
- * proved; NULL: this side chose it. peer_mtu: the MTU of the peer's port; 0: not known yet. */
-int qp_join(struct queue_pair *p, struct rdma_cm_id *id, const uint8_t *peer_gid, unsigned peer_mtu,
+/* Connects the queue pair to the peer's. peer_mtu: the MTU of the peer's port; 0: not known yet. */
+int qp_join(struct queue_pair *p, const struct path_ends *ends, unsigned peer_mtu,
 	    char why[QP_WHY_BYTES]);
-/* Ends the queue pair, if there is one, and disconnects the id. Delivers everything that arrived
- * before. */
-void qp_end(struct queue_pair *p, struct rdma_cm_id *id);
+/* Ends the queue pair, if there is one. Delivers everything that arrived before. */
+void qp_end(struct queue_pair *p);
 /* Values for the peer: the number of notifies received so far, and the data by which the peer
  * reaches this rank. */
 uint64_t qp_received(struct queue_pair *p);

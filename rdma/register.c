@@ -32,6 +32,7 @@ static int join_qp(struct ibv_qp *qp, const struct verbs_device *device, uint32_
 {
 	struct ibv_qp_attr init = {
 		.qp_state = IBV_QPS_INIT,
+		.pkey_index = device->pkey_index,
 		.port_num = device->port,
 		.qp_access_flags = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE,
 	};
@@ -52,7 +53,7 @@ static int join_qp(struct ibv_qp *qp, const struct verbs_device *device, uint32_
 	};
 	int err;
 
-	if (!device->infiniband) {
+	if (verbs_device_global(device) && device->gid_index >= 0) {
 		rtr.ah_attr.is_global = 1;
 		rtr.ah_attr.grh.dgid = device->gid;
 		rtr.ah_attr.grh.sgid_index = (uint8_t)device->gid_index;

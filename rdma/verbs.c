@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The transport over libibverbs and librdmacm. A peer is a link (link.h: the connection), a log
- * (sendlog.h: transfers and notifies) and rights (rights.h: access to memory). All peers share the
- * queues of one card (queues.h) and one listener (connect.h). This file opens, polls and closes
- * these parts. */
+ * The transport over libibverbs, and librdmacm where there are IP addresses. A peer is a link
+ * (link.h: the connection), a log (sendlog.h: transfers and notifies) and rights (rights.h: access
+ * to memory). All peers share the queues of one card (queues.h) and one listener (connect.h). This
+ * file opens, polls and closes these parts. */
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -98,12 +98,12 @@ static int verbs_record(struct transport *t, uint8_t *bytes, size_t *len_out)
 {
 	struct verbs *v = verbs_of(t);
 	struct verbs_record record = { .rank = v->rank,
-				       .port = connect_port(v->connect),
 				       .n_cards = 1,
 				       .cards = { verbs_card_of(&v->device) } };
 
 	for (; record.n_cards < v->n_found; record.n_cards++)
 		record.cards[record.n_cards] = verbs_card_of(&v->found[record.n_cards]);
+	connect_record(v->connect, &record);
 	*len_out = verbs_record_encode(&record, bytes);
 	return SLUICE_OK;
 }
@@ -180,12 +180,22 @@ static void close_parts(struct verbs_endpoint *ep)
 	free(ep);
 }
 
+/* Ranks compare their records first, so only a record that lies leads here. */
+static int refuse_card(int rank, const struct verbs_card *own, const struct verbs_card *its)
+{
+	char of_own[VERBS_CARD_TEXT], of_peer[VERBS_CARD_TEXT];
+
+	return fail_quietly(SLUICE_EWIRE, "verbs: %s of this rank cannot connect to %s of rank %d",
+			    verbs_card_text(own, of_own), verbs_card_text(its, of_peer), rank);
+}
+
 static int verbs_connect(struct transport *t, int rank, const uint8_t *record, size_t len,
 			 struct endpoint **out)
 {
 	struct verbs *v = verbs_of(t);
 	struct link_config config = { .peer = rank, .client = v->rank < rank };
 	const int admitted = connect_admitted(v->connect);
+	const struct verbs_card card = verbs_card_of(&v->device);
 	struct verbs_record its;
 	struct verbs_endpoint *ep;
 	int rc;
@@ -200,8 +210,10 @@ static int verbs_connect(struct transport *t, int rank, const uint8_t *record, s
 		return fail(SLUICE_ENOMEM, "verbs: no memory for %zu bytes", sizeof(*ep));
 	ep->endpoint = (struct endpoint){ .transport = t, .peer = rank };
 	rc = verbs_record_decode(record, len, rank, &its);
+	if (!rc && carrier_between(&card, &its.cards[0]) != carrier_of(&v->device))
+		rc = refuse_card(rank, &card, &its.cards[0]);
 	if (!rc) {
-		config.address = verbs_record_listener(&its);
+		config.its = &its;
 		memcpy(config.device, its.cards[0].device, sizeof(config.device));
 		rc = open_peer_parts(v, ep, &config);
 	} else {
@@ -577,7 +589,9 @@ static int open_parts_of_all(struct verbs *v, const struct transport_config *con
 static void log_opened(const struct verbs *v)
 {
 	const struct verbs_device *d = &v->device;
-	char text[80], class[16], level[16];
+	char text[CARRIER_TEXT], class[16], level[16];
+
+	connect_text(v->connect, text);
 
 	log_line(LOG_INFO, "rdma",
 		 "verbs: %s port %d (%s, %s), %s: traffic class %s, service level %s, MTU %u, "
@@ -585,8 +599,7 @@ static void log_opened(const struct verbs *v)
 		 "%u READs at once, %u bytes inline, messages of %llu "
 		 "bytes; an unanswered request fails after %.2f s, a lost connection must be "
 		 "restored within %.2f s",
-		 d->name, d->port, d->infiniband ? "InfiniBand" : "Ethernet", d->reason,
-		 verbs_address_text(connect_address(v->connect), text),
+		 d->name, d->port, d->infiniband ? "InfiniBand" : "Ethernet", d->reason, text,
 		 path_text(v->path.traffic_class, class), path_text(v->path.service_level, level),
 		 128u << v->path.mtu, v->sizes.log_entries, v->sizes.receives, v->sizes.credits,
 		 v->sizes.completions, v->sizes.reads, v->sizes.inline_bytes,

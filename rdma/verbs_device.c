@@ -43,6 +43,20 @@ const char *verbs_address_text(const struct sockaddr_storage *address, char text
 	return text;
 }
 
+const char *verbs_device_text(const struct verbs_device *device, char text[80])
+{
+	char host[INET6_ADDRSTRLEN] = "?";
+
+	if (verbs_device_by_gid(device)) {
+		inet_ntop(AF_INET6, device->gid.raw, host, sizeof(host));
+		snprintf(text, 80, "GID %s, P_Key 0x%04x", host, device->pkey);
+		return text;
+	}
+	verbs_address_text(&device->address, text);
+	*strchrnul(text, ' ') = '\0'; /* it has no port number */
+	return text;
+}
+
 int verbs_failed(const char *call)
 {
 	return fail(errno == ENOMEM || errno == EMFILE ? SLUICE_ENOMEM : SLUICE_EDEVICE,
@@ -50,6 +64,16 @@ int verbs_failed(const char *call)
 		    errno == EMFILE ? "; raise the limit on open files (ulimit -n)" :
 		    errno == ENOMEM ? "; look at the limit on locked memory (ulimit -l)" :
 				      "");
+}
+
+int verbs_device_failed(const struct verbs_device *device, const char *call)
+{
+	const int err = errno;
+	char text[160];
+
+	snprintf(text, sizeof(text), "%s on %s", call, device->name);
+	errno = err;
+	return verbs_failed(text);
 }
 
 /* ---- locked memory --------------------------------------------------------- */

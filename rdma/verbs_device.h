@@ -12,11 +12,15 @@
 struct verbs_device {
 	char name[64];
 	uint8_t port;
-	int gid_index; /* -1 on InfiniBand, which uses the IP address */
+	int gid_index; /* -1 on InfiniBand with an IP address, which rdma_cm uses */
 	union ibv_gid gid;
-	struct sockaddr_storage address; /* bound by rdma_cm; its port number is 0 */
-	uint8_t prefix;                  /* of the address */
-	int infiniband;                  /* 1: InfiniBand, 0: Ethernet (RoCE) */
+	/* Bound by rdma_cm; its port number is 0. Family AF_UNSPEC: this is the port without an IP
+	 * address, and ranks connect by its GID. */
+	struct sockaddr_storage address;
+	uint8_t prefix; /* of the address */
+	int infiniband; /* 1: InfiniBand, 0: Ethernet (RoCE) */
+	uint16_t pkey;  /* without an IP address: the partition, as a full member */
+	uint16_t pkey_index;
 	struct ibv_device_attr attr;
 	struct ibv_port_attr port_attr;
 	char reason[192]; /* why it was chosen, for the log */
@@ -62,7 +66,24 @@ int verbs_memlock_check(size_t bytes, const char *what);
 /* Reports a failed call of libibverbs or of the system, with errno and a remedy. Returns
  * SLUICE_ENOMEM or SLUICE_EDEVICE. */
 int verbs_failed(const char *call);
+/* The same for a call on this device, which the message names. */
+int verbs_device_failed(const struct verbs_device *device, const char *call);
 
+/* Returns 1 if ranks connect by the GID of the device's port. */
+static inline int verbs_device_by_gid(const struct verbs_device *device)
+{
+	return device->address.ss_family == AF_UNSPEC;
+}
+
+/* Returns 1 if packets from the port need a GRH. */
+static inline int verbs_device_global(const struct verbs_device *device)
+{
+	return !device->infiniband || !device->port_attr.lid ||
+	       (device->port_attr.flags & IBV_QPF_GRH_REQUIRED) != 0;
+}
+
+/* "10.3.0.1", or "GID fe80::2c9:300:1:2, P_Key 0xffff" */
+const char *verbs_device_text(const struct verbs_device *device, char text[80]);
 /* "10.3.0.1 port 1234" */
 const char *verbs_address_text(const struct sockaddr_storage *address, char text[80]);
 #endif

@@ -387,7 +387,7 @@ static void try_is_over(struct side *s)
 	ranks[s->rank].tries -= s->client;
 }
 
-NEXT(void, qp_end)(struct queue_pair *p, struct rdma_cm_id *id)
+NEXT(void, qp_end)(struct queue_pair *p)
 {
 	struct side *s = side_of_pair(p);
 
@@ -395,7 +395,6 @@ NEXT(void, qp_end)(struct queue_pair *p, struct rdma_cm_id *id)
 		return;
 	try_is_over(s);
 	s->qpn = 0;
-	rdma_disconnect(id);
 }
 
 NEXT(uint32_t, qp_number)(const struct queue_pair *p)
@@ -404,7 +403,7 @@ NEXT(uint32_t, qp_number)(const struct queue_pair *p)
 }
 
 NEXT(int, qp_join)
-(struct queue_pair *p, struct rdma_cm_id *id, const uint8_t *gid, unsigned mtu, char *why)
+(struct queue_pair *p, const struct path_ends *ends, unsigned mtu, char *why)
 {
 	return 0;
 }
@@ -502,7 +501,9 @@ NEXT(const char *, queues_look)(struct queues *q)
 
 /* ---- the job ------------------------------------------------------------------------ */
 
-static struct verbs_device card = { .name = "sim0", .port = 1 };
+static struct verbs_device card = { .name = "sim0",
+				    .port = 1,
+				    .address = { .ss_family = AF_INET } };
 static struct path_choice path;
 static struct queue_sizes sizes = { .reads = 16, .log_entries = 16 };
 static uint8_t keys[RANKS_MOST][32]; /* the same for all, because the keys do not matter here */
@@ -524,16 +525,20 @@ static void open_rank(int rank)
 	connect_admit(r->connect, &own);
 	for (int peer = 0; peer < size; peer++) {
 		struct side *s = side_of(rank, peer);
+		const struct verbs_record its = {
+			.rank = peer,
+			.port = (uint16_t)(peer + 1),
+			.n_cards = 1,
+			.cards = { { .address = { .ss_family = AF_INET } } }
+		};
 		struct link_config config = { .peer = peer,
+					      .its = &its,
 					      .client = rank < peer,
 					      .log = (struct sendlog *)(void *)s,
 					      .rights = (struct rights_peer *)(void *)s,
 					      .pair = (struct queue_pair *)(void *)s };
-		struct sockaddr_in *in = (void *)&config.address;
 
 		*s = (struct side){ .rank = rank, .peer = peer, .client = rank < peer };
-		in->sin_family = AF_INET;
-		in->sin_port = htobe16((uint16_t)(peer + 1));
 		if (meet(rank, peer))
 			assert_int_equal(connect_add(r->connect, &config, &r->links[peer]), 0);
 	}

@@ -131,12 +131,18 @@ CASE(class_or_level_that_is_no_number_in_range__is_refused_by_name)
 
 CASE(infiniband__keeps_the_resolved_class)
 {
-	struct verbs_device device = { .name = "fake0", .port = 1, .infiniband = 1 };
+	struct verbs_device device = {
+		.name = "fake0", .port = 1, .infiniband = 1, .address = { .ss_family = AF_INET }
+	};
 	struct path_choice path;
 
 	assert_int_equal(path_choose(&device, "auto", "", &path), 0);
 	assert_int_equal(path.traffic_class, PATH_AS_RESOLVED);
 	assert_int_equal(path.service_level, PATH_AS_RESOLVED);
+	device.address.ss_family = AF_UNSPEC; /* without IP, nothing is resolved */
+	assert_int_equal(path_choose(&device, "auto", "", &path), 0);
+	assert_int_equal(path.traffic_class, 0);
+	assert_int_equal(path.service_level, 0);
 	assert_int_equal(path_choose(&device, "32", "3", &path), 0);
 	assert_int_equal(path.traffic_class, 32);
 	assert_int_equal(path.service_level, 3);

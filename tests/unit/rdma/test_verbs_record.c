@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The record of the verbs transport, and the network over which two ranks with such records
  * connect. A rank is written as its addresses, own card first: "10.1.0.1/24", with "ib:" before it
- * on InfiniBand. */
+ * on InfiniBand. A port without IP is written as its GID and P_Key: "gid:fe80::1/ffff". */
+#include "rdma/carrier.h"
 #include "rdma/verbs_record.h"
 #include "base/bytes.h"
 #include "rdma/transport.h"
@@ -13,6 +14,23 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+static void add_port(struct verbs_record *record, const char *text)
+{
+	struct verbs_card *card = &record->cards[record->n_cards++];
+	char gid[64];
+
+	assert_int_equal(sscanf(text, "gid:%63[^/]/%hx", gid, &card->pkey), 2);
+	assert_int_equal(inet_pton(AF_INET6, gid, card->gid.raw), 1);
+	card->link_layer = IBV_LINK_LAYER_INFINIBAND;
+	card->port = 1;
+	card->mtu = IBV_MTU_4096;
+	card->prefix = 64;
+	card->lid = 7;
+	snprintf(card->device, sizeof(card->device), "card%d", record->n_cards - 1);
+	record->qpn = 0x1234;
+	record->qkey = 0x7fedcba9;
+}
 
 static void add_card(struct verbs_record *record, const char *text)
 {
@@ -41,7 +59,7 @@ static struct verbs_record record_of(int rank, const char *text)
 
 	snprintf(copy, sizeof(copy), "%s", text);
 	for (const char *word; (word = strtok_r(rest, " ", &rest)) != NULL;)
-		add_card(&record, word);
+		(strncmp(word, "gid:", 4) ? add_card : add_port)(&record, word);
 	return record;
 }
 
@@ -107,6 +125,27 @@ TEST(two_ranks__of_many_kinds_of_nodes__meet_in_the_first_network_of_both)
 		/* Neither do IPv4 and IPv6. */
 		{ "10.1.0.1/24", "fd00:1::2/64", { PAIRING_NONE, -1, -1 } },
 		{ "10.1.0.1/24 fd00:1::1/64", "fd00:1::2/64", { PAIRING_OTHER, 1, 0 } },
+		/* InfiniBand without IP: by subnet and partition, and no route leads out. */
+		{ "gid:fe80::1/ffff", "gid:fe80::2/ffff", { PAIRING_OWN, 0, 0 } },
+		{ "gid:fe80::1/ffff", "gid:fec0::2/ffff", { PAIRING_NONE, -1, -1 } },
+		{ "gid:fe80::1/ffff", "gid:fe80::2/8001", { PAIRING_NONE, -1, -1 } },
+		/* One of the nodes has IP, and both have it. */
+		{ "ib:10.1.0.1/24 gid:fe80::1/ffff", "gid:fe80::2/ffff", { PAIRING_OTHER, 1, 0 } },
+		{ "ib:10.1.0.1/24 gid:fe80::1/ffff",
+		  "ib:10.1.0.2/24 gid:fe80::2/ffff",
+		  { PAIRING_OWN, 0, 0 } },
+		{ "ib:10.1.0.1/24 gid:fe80::1/ffff", "10.1.0.2/24", { PAIRING_NONE, -1, -1 } },
+		/* Different IP networks in one subnet. */
+		{ "ib:10.1.0.1/24 gid:fe80::1/ffff",
+		  "ib:10.2.0.2/24 gid:fe80::2/ffff",
+		  { PAIRING_OTHER, 1, 1 } },
+		{ "ib:10.1.0.1/24 gid:fe80::1/ffff ib:10.2.0.1/24",
+		  "ib:10.2.0.2/24 gid:fe80::2/ffff ib:10.1.0.2/24",
+		  { PAIRING_OTHER, 0, 2 } },
+		/* A storage card with IP, and compute cards without. */
+		{ "gid:fe80::1/ffff ib:10.1.0.1/24",
+		  "gid:fe80::2/ffff ib:10.1.0.2/24",
+		  { PAIRING_OWN, 0, 0 } },
 		/* A node whose cards have no address. */
 		{ "10.1.0.1/24", "", { PAIRING_NONE, -1, -1 } },
 		{ "", "", { PAIRING_NONE, -1, -1 } },
@@ -118,6 +157,33 @@ TEST(two_ranks__of_many_kinds_of_nodes__meet_in_the_first_network_of_both)
 
 		if (m.kind != want->kind || m.a != want->a || m.b != want->b)
 			fail_msg("case %zu: kind %d, cards %d and %d", i, m.kind, m.a, m.b);
+	}
+}
+
+TEST(pair_of_cards__of_each_kind__is_carried_by_the_row_of_both)
+{
+	static const struct {
+		const char *a, *b;
+		const struct carrier_ops *row;
+	} cases[] = {
+		{ "10.1.0.1/24", "10.1.0.2/24", &carrier_cm },
+		{ "10.1.0.1/24", "10.2.0.2/24", &carrier_cm }, /* by a route */
+		{ "ib:10.1.0.1/24", "ib:10.1.0.2/24", &carrier_cm },
+		{ "10.1.0.1/24", "ib:10.1.0.2/24", NULL },
+		{ "10.1.0.1/24", "fd00::1/64", NULL },
+		{ "gid:fe80::1/ffff", "gid:fe80::2/ffff", &carrier_ud },
+		{ "gid:fe80::1/ffff", "gid:fec0::2/ffff", NULL },
+		{ "gid:fe80::1/8001", "gid:fe80::2/8002", NULL },
+		{ "gid:fe80::1/ffff", "ib:10.1.0.2/24", NULL }, /* it is known by its GID as well */
+		{ "gid:fe80::1/ffff", "fe80::2/64", NULL },
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		const struct verbs_record a = record_of(0, cases[i].a),
+					  b = record_of(1, cases[i].b);
+
+		assert_ptr_equal(carrier_between(&a.cards[0], &b.cards[0]), cases[i].row);
+		assert_ptr_equal(carrier_between(&b.cards[0], &a.cards[0]), cases[i].row);
 	}
 }
 
@@ -150,6 +216,8 @@ static void expect_same(const struct verbs_record *a, const struct verbs_record 
 	assert_int_equal(a->rank, b->rank);
 	assert_int_equal(a->port, b->port);
 	assert_int_equal(a->n_cards, b->n_cards);
+	assert_int_equal(a->qpn, b->qpn);
+	assert_int_equal(a->qkey, b->qkey);
 	assert_memory_equal(a->cards, b->cards, (size_t)a->n_cards * sizeof(a->cards[0]));
 }
 
@@ -222,16 +290,122 @@ static int decode_exactly(const uint8_t *bytes, size_t n, struct verbs_record *o
 	return rc;
 }
 
-TEST(record__damaged__is_refused_or_valid_all_the_same)
+static struct verbs_record without_ip(void)
 {
-	const struct verbs_record in = record_of(0, "10.1.0.1/24 fd00:1::1/64");
+	struct verbs_record record = record_of(
+		0, "gid:fe80::2c9:300:1:2/8001 ib:10.1.0.1/24 gid:fe80::2c9:300:1:3/ffff");
+
+	record.port = 0;
+	record.cards[2].lid = 0;
+	record.cards[2].global = 1;
+	return record;
+}
+
+TEST(record_without_ip__encoded__is_read_as_it_was)
+{
+	const struct verbs_record in = without_ip();
 	uint8_t bytes[TRANSPORT_RECORD_BYTES];
-	const size_t n = verbs_record_encode(&in, bytes), first = 10 + 2 + (size_t)bytes[11];
+	const size_t n = verbs_record_encode(&in, bytes);
+	char text[VERBS_CARD_TEXT];
+	struct verbs_record out;
+
+	assert_int_equal(verbs_record_decode(bytes, n, 0, &out), 0);
+	expect_same(&in, &out);
+	verbs_record_read_card(bytes, n, 0, text, sizeof(text));
+	assert_string_equal(text, "card0 fe80::2c9:300:1:2, P_Key 0x8001 (InfiniBand)");
+}
+
+/* No honest rank sends it. */
+TEST(record_with_ip_and_a_queue_pair_for_datagrams__encoded__is_read_as_it_was)
+{
+	struct verbs_record in = record_of(0, "10.1.0.1/24"), out;
+	uint8_t bytes[TRANSPORT_RECORD_BYTES];
+
+	in.qpn = 0x1234;
+	in.qkey = 5;
+	assert_int_equal(verbs_record_decode(bytes, verbs_record_encode(&in, bytes), 0, &out), 0);
+	expect_same(&in, &out);
+}
+
+TEST(record_of_sixteen_ports_without_ip_and_longest_names__fits)
+{
+	struct verbs_record in = { 0 }, out;
+	uint8_t bytes[TRANSPORT_RECORD_BYTES];
+
+	for (int i = 0; i < NETWORKS_MOST; i++) {
+		add_port(&in, "gid:fe80::1/ffff");
+		snprintf(in.cards[i].device, sizeof(in.cards[i].device),
+			 "a_name_of_thirty-one_characters");
+	}
+	assert_int_equal(verbs_record_decode(bytes, verbs_record_encode(&in, bytes), 0, &out), 0);
+	expect_same(&in, &out);
+}
+
+/* What no honest rank sends is refused, each wrong thing alone. */
+TEST(record_without_ip__with_an_impossible_address__is_refused)
+{
+	struct verbs_record in, out;
+	uint8_t bytes[TRANSPORT_RECORD_BYTES];
+	int i;
+
+	for (i = 0;; i++) {
+		struct verbs_card *card = &in.cards[0];
+
+		in = without_ip();
+		switch (i) {
+		case 0: card->lid = 0; break;      /* and no GRH */
+		case 1: card->lid = 0xc000; break; /* of a multicast group */
+		case 2: card->lid = 0xffff; break;
+		case 3: card->pkey = 0x7fff; break; /* a limited member */
+		case 4: card->pkey = 0x8000; break; /* no partition */
+		case 5: card->pkey = 0; break;
+		case 6: card->gid.raw[0] = 0xff; break; /* of a multicast group */
+		case 7: memset(&card->gid, 0, sizeof(card->gid)); break;
+		case 8: card->global = 2; break;
+		case 9: card->link_layer = IBV_LINK_LAYER_ETHERNET; break; /* and no GRH */
+		case 10: card->prefix = 63; break;
+		case 11: in.qpn = 0; break;
+		case 12: in.qpn = 1; break; /* of the connection manager */
+		case 13: in.qpn = 1 << 24; break;
+		case 14: in.qkey = 0x80000000; break; /* of the kernel */
+		case 15: card->mtu = 0; break;
+		default: break;
+		}
+		if (i == 16)
+			break;
+		if (!verbs_record_decode(bytes, verbs_record_encode(&in, bytes), 0, &out))
+			fail_msg("case %d is read", i);
+	}
+	assert_int_equal(verbs_record_decode(bytes, verbs_record_encode(&in, bytes), 0, &out), 0);
+}
+
+/* Without the field, or with two of them, a peer could not be reached, or not be known. */
+TEST(record_without_ip__without_its_queue_pair_or_with_two__is_refused)
+{
+	const struct verbs_record in = without_ip();
+	uint8_t bytes[TRANSPORT_RECORD_BYTES];
+	const size_t n = verbs_record_encode(&in, bytes), field = 2 + 8;
+	struct verbs_record out;
+
+	assert_int_equal(decode_exactly(bytes, n - field, &out), SLUICE_EWIRE);
+	memcpy(bytes + n, bytes + n - field, field);
+	assert_int_equal(decode_exactly(bytes, n + field, &out), SLUICE_EWIRE);
+	bytes[n - 1 - 8] = 7; /* the length of the first */
+	assert_int_equal(decode_exactly(bytes, n, &out), SLUICE_EWIRE);
+}
+
+/* has_whole: the first card alone is a record as well. */
+static void check_damaged(const struct verbs_record *in, int has_whole)
+{
+	uint8_t bytes[TRANSPORT_RECORD_BYTES];
+	const size_t n = verbs_record_encode(in, bytes);
+	const size_t whole = has_whole ? 10 + 2 + (size_t)bytes[11] : 0;
 	struct verbs_record out;
 	int refused = 0;
 
 	for (size_t cut = 0; cut < n; cut++)
-		assert_int_equal(decode_exactly(bytes, cut, &out), cut == first ? 0 : SLUICE_EWIRE);
+		assert_int_equal(decode_exactly(bytes, cut, &out),
+				 whole && cut == whole ? 0 : SLUICE_EWIRE);
 	for (size_t i = 0; i < n; i++)
 		for (int bit = 0; bit < 8; bit++) {
 			bytes[i] ^= (uint8_t)(1 << bit);
@@ -244,8 +418,19 @@ TEST(record__damaged__is_refused_or_valid_all_the_same)
 				assert_in_range(strlen(card->device), 1, 31);
 				assert_in_range(card->mtu, IBV_MTU_256, IBV_MTU_4096);
 				assert_int_not_equal(card->port, 0);
+				if (verbs_card_by_gid(card))
+					assert_true(card->global || card->lid);
 			}
 			bytes[i] ^= (uint8_t)(1 << bit);
 		}
 	assert_true(refused > 64);
+}
+
+TEST(record__damaged__is_refused_or_valid_all_the_same)
+{
+	const struct verbs_record by_ip = record_of(0, "10.1.0.1/24 fd00:1::1/64"),
+				  by_gid = without_ip();
+
+	check_damaged(&by_ip, 1);
+	check_damaged(&by_gid, 0);
 }
