@@ -33,8 +33,9 @@ const struct env_entry env_table[] = {
 	  "other cards of their nodes that do.",
 	  FIELD(device) },
 	{ "SLUICE_GID_INDEX", ENV_TEXT, "auto", "auto or 0 .. 255",
-	  "Entry of the GID table whose address the verbs transport uses on Ethernet. "
-	  "A number from 0 to 255; auto takes the first routable RoCEv2 one, IPv4 before IPv6.",
+	  "Entry of the GID table whose address the verbs transport uses. A number from 0 to 255; "
+	  "auto takes the first routable RoCEv2 one on Ethernet, IPv4 before IPv6, and entry 0 on "
+	  "InfiniBand without IP. A link-local RoCEv2 one is used only if it is named here.",
 	  FIELD(gid_index) },
 	{ "SLUICE_GID_NET", ENV_TEXT, "", "a network such as 10.1.0.0/16",
 	  "The network whose addresses the verbs transport uses, where a card has addresses in "
@@ -56,7 +57,7 @@ const struct env_entry env_table[] = {
 	{ "SLUICE_SERVICE_LEVEL", ENV_TEXT, "auto", "auto or 0 .. 15",
 	  "Service level of the verbs transport's packets: on InfiniBand the one that the subnet "
 	  "manager maps to virtual lanes, on a VLAN the priority. auto takes the one that the "
-	  "kernel resolves for the connection.",
+	  "kernel resolves for the connection, and 0 on InfiniBand without IP.",
 	  FIELD(service_level) },
 	{ "SLUICE_RELAXED_ORDERING", ENV_CHOICE, "auto", "auto|no|all",
 	  "Whether a network card may write and read memory out of order, which is faster on many "

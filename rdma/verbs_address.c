@@ -14,6 +14,10 @@
 
 enum {
 	GID_ENTRIES = 256,
+	IP_ADDRESSES_MOST = VERBS_ADDRESSES_MOST - 1,
+	PREFIX_GID = 64,
+	MULTICAST = 0xff,   /* the first byte of such a GID */
+	PKEY_FULL = 0x8000, /* the bit of a full member of a partition */
 	ADDRESS_BYTES = 16,
 	/* The prefix of an address that no interface of this network namespace has. */
 	PREFIX_V4 = 24,
@@ -27,6 +31,7 @@ struct flat {
 
 struct verbs_addresses {
 	const char *interfaces;
+	int by_ip;
 	int gid_index; /* -1: any */
 	struct flat network;
 	unsigned network_bits; /* 0: all addresses */
@@ -136,7 +141,7 @@ static int parse_network(const char *text, struct verbs_addresses *out)
 	return SLUICE_OK;
 }
 
-int verbs_addresses_open(const struct verbs_wanted *wanted, struct verbs_addresses **out)
+int verbs_addresses_open(const struct verbs_wanted *wanted, int by_ip, struct verbs_addresses **out)
 {
 	struct verbs_addresses *a = calloc(1, sizeof(*a));
 	int rc;
@@ -145,6 +150,7 @@ int verbs_addresses_open(const struct verbs_wanted *wanted, struct verbs_address
 	if (!a)
 		return fail(SLUICE_ENOMEM, "verbs: no memory for %zu bytes", sizeof(*a));
 	a->interfaces = wanted->interface;
+	a->by_ip = by_ip;
 	rc = parse_gid_index(wanted->gid_index, &a->gid_index);
 	if (!rc)
 		rc = parse_network(wanted->gid_net, a);
@@ -226,16 +232,17 @@ static int fail_without(const struct verbs_addresses *a, const struct verbs_devi
 		return fail_quietly(SLUICE_ENOSUPP,
 				    "%s port %d has no address that SLUICE_INTERFACE=%.80s allows",
 				    device->name, device->port, a->interfaces);
-	if (device->infiniband)
-		return fail_quietly(SLUICE_ENOSUPP,
-				    "%s port %d is InfiniBand and no IP address leads to it: load "
-				    "ib_ipoib and give its interface (ib0) an address",
-				    device->name, device->port);
 	if (a->gid_index >= 0)
 		return fail_quietly(SLUICE_ENOSUPP,
-				    "%s port %d: GID %d is not a routable RoCEv2 address "
-				    "(SLUICE_GID_INDEX); show_gids or ibv_devinfo -v lists them",
-				    device->name, device->port, a->gid_index);
+				    "%s port %d: GID %d is not a %s address (SLUICE_GID_INDEX); "
+				    "show_gids or ibv_devinfo -v lists them",
+				    device->name, device->port, a->gid_index,
+				    device->infiniband ? "unicast" : "RoCEv2");
+	if (device->infiniband)
+		return fail_quietly(SLUICE_ENOSUPP,
+				    "%s port %d is InfiniBand without an IP address, and has no "
+				    "GID: look at the subnet manager",
+				    device->name, device->port);
 	return fail_quietly(SLUICE_ENOSUPP,
 			    "%s port %d has no usable GID (a RoCEv2 one with an IPv4 or global "
 			    "IPv6 address): give its network interface an address (ip addr add) "
@@ -243,38 +250,87 @@ static int fail_without(const struct verbs_addresses *a, const struct verbs_devi
 			    device->name, device->port);
 }
 
-/* rdma_cm connects by IP address, which excludes link-local ones and RoCEv1, which no router
- * passes. */
-static int is_usable(const struct verbs_addresses *a, const struct ibv_gid_entry *entry, int port)
-{
-	const struct flat *f = (const void *)entry->gid.raw;
+/* ---- GIDs ------------------------------------------------------------------------------ */
 
-	return (int)entry->port_num == port && entry->gid_type == IBV_GID_TYPE_ROCE_V2 &&
-	       !is_link_local(f) && (a->gid_index < 0 || (int)entry->gid_index == a->gid_index);
+/* Finds a partition of which the port is a full member: limited members do not reach each other
+ * (InfiniBand Architecture Specification, 10.9.3). */
+static int find_partition(struct ibv_context *context, const struct verbs_device *device,
+			  struct verbs_address *out)
+{
+	__be16 key;
+
+	for (int i = 0; i < device->port_attr.pkey_tbl_len; i++) {
+		if (ibv_query_pkey(context, device->port, i, &key) || !(be16toh(key) & PKEY_FULL))
+			continue;
+		out->pkey = be16toh(key);
+		out->pkey_index = (uint16_t)i;
+		return 0;
+	}
+	return fail_quietly(SLUICE_ENOSUPP,
+			    "%s port %d is a full member of no partition (/sys/class/infiniband/"
+			    "%s/ports/%d/pkeys), and limited members do not reach each other: "
+			    "let the subnet manager make it a full member",
+			    device->name, device->port, device->name, device->port);
 }
 
+/* Adds the GID of this index. Returns how many it added, or SLUICE_ENOSUPP. */
+static int add_gid(const struct verbs_addresses *a, struct ibv_context *context,
+		   const struct verbs_device *device, int index, struct verbs_address *out)
+{
+	struct flat f;
+	int rc;
+
+	*out = (struct verbs_address){ .prefix = PREFIX_GID, .gid_index = index };
+	if (ibv_query_gid(context, device->port, index, &out->gid))
+		return fail_without(a, device, 0);
+	memcpy(f.bytes, out->gid.raw, sizeof(f.bytes));
+	if (!f.bytes[0] || f.bytes[0] == MULTICAST)
+		return fail_without(a, device, 0);
+	if (!is_allowed(a, &f))
+		return fail_without(a, device, 1);
+	rc = find_partition(context, device, out);
+	return rc ? rc : 1;
+}
+
+/* ---- Ethernet -------------------------------------------------------------------------- */
+
+static int is_of_port(const struct verbs_addresses *a, const struct ibv_gid_entry *entry, int port)
+{
+	return (int)entry->port_num == port && entry->gid_type == IBV_GID_TYPE_ROCE_V2 &&
+	       (a->gid_index < 0 || (int)entry->gid_index == a->gid_index);
+}
+
+/* rdma_cm connects by IP address, which excludes link-local ones and RoCEv1, which no router
+ * passes. A link-local address does not say to which network it belongs, and every port has one, so
+ * it is used only if the user names it. */
 static int find_gids(const struct verbs_addresses *a, struct ibv_context *context,
 		     const struct verbs_device *device,
 		     struct verbs_address out[VERBS_ADDRESSES_MOST])
 {
 	struct ibv_gid_entry entries[GID_ENTRIES];
 	ssize_t n = ibv_query_gid_table(context, entries, GID_ENTRIES, 0);
-	int found = 0, refused = 0;
+	int found = 0, refused = 0, local = -1;
 
 	for (int v4 = 1; v4 >= 0; v4--)
-		for (ssize_t i = 0; i < n && found < VERBS_ADDRESSES_MOST; i++) {
+		for (ssize_t i = 0; i < n && found < IP_ADDRESSES_MOST; i++) {
 			struct flat f;
 
 			memcpy(f.bytes, entries[i].gid.raw, sizeof(f.bytes));
-			if (is_v4(&f) != v4 || !is_usable(a, &entries[i], device->port))
+			if (is_v4(&f) != v4 || !is_of_port(a, &entries[i], device->port))
 				continue;
-			if (!is_allowed(a, &f))
-				refused = 1;
+			if (is_link_local(&f))
+				local = (int)entries[i].gid_index;
+			else if (!a->by_ip || !is_allowed(a, &f))
+				refused = a->by_ip;
 			else
 				add_usable(a, &f, (int)entries[i].gid_index, &out[found++]);
 		}
+	if (!found && a->gid_index >= 0 && local >= 0)
+		return add_gid(a, context, device, local, out);
 	return found ? found : fail_without(a, device, refused);
 }
+
+/* ---- InfiniBand ------------------------------------------------------------------------ */
 
 /* Returns 1 if an address leads to the device's port, which it finds out by binding the address. */
 static int leads_to(struct rdma_event_channel *channel, struct sockaddr *address,
@@ -295,29 +351,40 @@ static int leads_to(struct rdma_event_channel *channel, struct sockaddr *address
 static int find_ipoib(const struct verbs_addresses *a, const struct verbs_device *device,
 		      struct verbs_address out[VERBS_ADDRESSES_MOST])
 {
-	struct rdma_event_channel *channel = rdma_create_event_channel();
-	int found = 0, refused = 0;
+	struct rdma_event_channel *channel = a->by_ip ? rdma_create_event_channel() : NULL;
+	int found = 0;
 	struct flat f;
 
-	for (struct ifaddrs *at = a->all; channel && at && found < VERBS_ADDRESSES_MOST;
+	for (struct ifaddrs *at = a->all; channel && at && found < IP_ADDRESSES_MOST;
 	     at = at->ifa_next) {
 		if (!at->ifa_addr || at->ifa_addr->sa_family != AF_INET ||
 		    !leads_to(channel, at->ifa_addr, device))
 			continue;
 		flatten(at->ifa_addr, &f);
-		if (!is_allowed(a, &f))
-			refused = 1;
-		else
+		if (is_allowed(a, &f))
 			add_usable(a, &f, -1, &out[found++]);
 	}
 	if (channel)
 		rdma_destroy_event_channel(channel);
-	return found ? found : fail_without(a, device, refused);
+	return found;
+}
+
+/* The GID comes last, so two ranks with IP addresses of one network connect by these. */
+static int find_infiniband(const struct verbs_addresses *a, struct ibv_context *context,
+			   const struct verbs_device *device,
+			   struct verbs_address out[VERBS_ADDRESSES_MOST])
+{
+	const int found = find_ipoib(a, device, out),
+		  more = add_gid(a, context, device, a->gid_index < 0 ? 0 : a->gid_index,
+				 &out[found]);
+
+	return more > 0 ? found + more : found ? found : more;
 }
 
 int verbs_addresses_find(const struct verbs_addresses *a, struct ibv_context *context,
 			 const struct verbs_device *device,
 			 struct verbs_address out[VERBS_ADDRESSES_MOST])
 {
-	return device->infiniband ? find_ipoib(a, device, out) : find_gids(a, context, device, out);
+	return device->infiniband ? find_infiniband(a, context, device, out) :
+				    find_gids(a, context, device, out);
 }

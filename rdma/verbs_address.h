@@ -1,24 +1,29 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The IP addresses of a port of an RDMA device, by which rdma_cm connects: entries of its GID table
- * on Ethernet, addresses of its IPoIB interfaces on InfiniBand. Called by verbs_device.c. */
+ * The addresses of a port of an RDMA device. By IP addresses, rdma_cm connects: entries of its GID
+ * table on Ethernet, addresses of its IPoIB interfaces on InfiniBand. A GID is an address without
+ * IP, by which ranks connect with datagrams (carrier.h): on InfiniBand always, and on Ethernet if
+ * the user names the index of a link-local one. Called by verbs_device.c. */
 #ifndef RDMA_VERBS_ADDRESS_H
 #define RDMA_VERBS_ADDRESS_H
 #include "rdma/verbs_device.h"
 
 /* The networks and interfaces that the user allows, and the addresses of this machine. */
 struct verbs_addresses;
-/* Fails with SLUICE_EINVAL, which is not logged, if a variable is not valid. */
-int verbs_addresses_open(const struct verbs_wanted *wanted, struct verbs_addresses **out);
+/* by_ip 0: there is no rdma_cm, so IP addresses are of no use. Fails with SLUICE_EINVAL, which is
+ * not logged, if a variable is not valid. */
+int verbs_addresses_open(const struct verbs_wanted *wanted, int by_ip,
+			 struct verbs_addresses **out);
 void verbs_addresses_close(struct verbs_addresses **a);
 
-enum { VERBS_ADDRESSES_MOST = 4 };
+enum { VERBS_ADDRESSES_MOST = 5 };
 struct verbs_address {
-	struct sockaddr_storage address;
+	struct sockaddr_storage address; /* AF_UNSPEC: the GID is the address */
 	uint8_t prefix;
 	union ibv_gid gid;
-	int gid_index; /* -1 on InfiniBand */
+	int gid_index;             /* -1 with an IP address on InfiniBand */
+	uint16_t pkey, pkey_index; /* of the GID */
 };
-/* Finds the addresses of the device's port. IPv4 comes before IPv6. Returns how many, or
+/* Finds the addresses of the device's port: IPv4, IPv6, then the GID. Returns how many, or
  * SLUICE_ENOSUPP, which is not logged. */
 int verbs_addresses_find(const struct verbs_addresses *a, struct ibv_context *context,
 			 const struct verbs_device *device,

@@ -363,6 +363,8 @@ static void add_address(const struct usable_port *port, int address,
 	out[*n].prefix = at->prefix;
 	out[*n].gid = at->gid;
 	out[*n].gid_index = at->gid_index;
+	out[*n].pkey = at->pkey;
+	out[*n].pkey_index = at->pkey_index;
 	if (*n)
 		snprintf(out[*n].reason, sizeof(out->reason), "for peers in this network only");
 	++*n;
@@ -415,14 +417,16 @@ static int find_among(struct ibv_device **list, int n, const struct verbs_wanted
 {
 	struct usable *usable = calloc(1, sizeof(*usable));
 	struct verbs_addresses *addresses = NULL;
-	int rc = usable ? check_cm_device() : fail(SLUICE_ENOMEM, "no memory for %d devices", n);
+	const int no_cm = check_cm_device();
+	int rc = usable ? verbs_addresses_open(wanted, !no_cm, &addresses) :
+			  fail(SLUICE_ENOMEM, "no memory for %d devices", n);
 
-	if (!rc)
-		rc = verbs_addresses_open(wanted, &addresses);
 	if (!rc && !try_all(list, n, wanted->device, addresses, usable))
 		rc = fail_unknown(wanted->device, list, n);
+	else if (!rc && !usable->n)
+		rc = no_cm ? check_cm_device() : SLUICE_ENOSUPP;
 	else if (!rc)
-		rc = usable->n ? list_in_order(usable, wanted->device, out, n_out) : SLUICE_ENOSUPP;
+		rc = list_in_order(usable, wanted->device, out, n_out);
 	verbs_addresses_close(&addresses);
 	free(usable);
 	return rc;

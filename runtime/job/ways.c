@@ -106,7 +106,8 @@ static const char *const words[WAYS] = {
 			   "both ranks",
 	[WAY_ROUTE] = "share no network and connect by a route, which a trial found",
 	[WAY_NO_ROUTE] = "share no network, and a trial found no route",
-	[WAY_NO_NETWORK] = "have cards of different kinds, such as InfiniBand and RoCE",
+	[WAY_NO_NETWORK] = "have cards of different kinds, such as InfiniBand and RoCE, or "
+			   "InfiniBand cards without IP in different subnets or partitions",
 };
 
 static void describe_way(const sluice_job *job, const struct reach *reach, enum reach_way way,

@@ -22,6 +22,7 @@ EXTRA_DIST += \
 	tests/vm/test_two_digest.sh \
 	tests/vm/test_two_host.sh \
 	tests/vm/test_two_route.sh \
+	tests/vm/test_ud.sh \
 	tests/vm/test_version.sh \
 	tests/vm/test_wire.sh
 

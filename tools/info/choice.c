@@ -10,7 +10,6 @@ int verbs_choice(char sentence[FINDING_BYTES])
 {
 	struct verbs_device device;
 	char address[80];
-
 	const struct verbs_wanted wanted = { .device = getenv("SLUICE_DEVICE"),
 					     .interface = getenv("SLUICE_INTERFACE"),
 					     .gid_index = getenv("SLUICE_GID_INDEX"),
@@ -20,10 +19,10 @@ int verbs_choice(char sentence[FINDING_BYTES])
 		snprintf(sentence, FINDING_BYTES, "%s", sluice_last_error());
 		return -1;
 	}
-	verbs_address_text(&device.address, address);
 	snprintf(sentence, FINDING_BYTES,
 		 "%s port %d, GID index %d, address %s: %s; %s memory windows of type 2B",
-		 device.name, device.port, device.gid_index, address, device.reason,
+		 device.name, device.port, device.gid_index, verbs_device_text(&device, address),
+		 device.reason,
 		 device.attr.device_cap_flags & IBV_DEVICE_MEM_WINDOW_TYPE_2B ? "has" : "has no");
 	return 0;
 }

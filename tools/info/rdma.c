@@ -53,7 +53,7 @@ static int quality_of(const uint8_t gid[16], const char *type)
 static const char *const quality_text[] = {
 	[GID_NONE] = "empty",
 	[GID_V1] = "not RoCE v2: no router passes it",
-	[GID_LINK_LOCAL] = "link-local: not an address to connect to",
+	[GID_LINK_LOCAL] = "link-local: used only if SLUICE_GID_INDEX names it",
 	[GID_GLOBAL] = "RoCE v2, IPv6",
 	[GID_V4] = "RoCE v2, IPv4"
 };
@@ -65,6 +65,7 @@ static void judge_gids(const struct node *node, struct report *r, const struct p
 	char path[160], name[NAME_BYTES], best_text[LINE_BYTES] = "", best_index[64] = "";
 	int best = GID_NONE, seen = 0;
 	const char *wanted = getenv("SLUICE_GID_INDEX");
+	const int named = wanted && *wanted && strcmp(wanted, "auto");
 
 	snprintf(path, sizeof(path), "/sys/class/infiniband/%.60s/ports/%.20s", p->device,
 		 p->number);
@@ -87,7 +88,7 @@ static void judge_gids(const struct node *node, struct report *r, const struct p
 			 gids.name[i]);
 		report_add(r, VERDICT_INFO, section, name, NULL, "%.64s on %.32s, %s", text,
 			   interface, quality_text[quality]);
-		if (wanted && *wanted && strcmp(wanted, "auto") && strcmp(wanted, gids.name[i]))
+		if (named && strcmp(wanted, gids.name[i]))
 			continue;
 		if (quality > best) {
 			best = quality;
@@ -96,11 +97,11 @@ static void judge_gids(const struct node *node, struct report *r, const struct p
 		}
 	}
 	snprintf(name, sizeof(name), "rdma-gid %.12s:%.4s", p->device, p->number);
-	if (best >= GID_GLOBAL) {
+	if (best >= (named ? GID_LINK_LOCAL : GID_GLOBAL)) {
 		report_add(r, VERDICT_OK, section, name, NULL, "[%s] %.64s: %s, the %s", best_index,
 			   best_text, quality_text[best],
-			   wanted && *wanted && strcmp(wanted, "auto") ? "one of SLUICE_GID_INDEX" :
-			   best == GID_V4                              ? "first of IPv4" :
+			   named          ? "one of SLUICE_GID_INDEX" :
+			   best == GID_V4 ? "first of IPv4" :
 					    "first of global IPv6, as there is none of IPv4");
 		return;
 	}
@@ -154,8 +155,27 @@ static void show_device(const struct node *node, struct report *r, const char *d
 		   type, firmware, numa);
 }
 
+/* Ports of InfiniBand are used without IP addresses, and so without rdma_cm. */
+static int has_infiniband(const struct node *node)
+{
+	static struct names devices, ports;
+	char layer[LINE_BYTES];
+
+	node_list(node, &devices, "/sys/class/infiniband");
+	for (size_t d = 0; d < devices.n; d++) {
+		node_list(node, &ports, "/sys/class/infiniband/%s/ports", devices.name[d]);
+		for (size_t p = 0; p < ports.n; p++)
+			if (!node_line(node, layer, "/sys/class/infiniband/%s/ports/%s/link_layer",
+				       devices.name[d], ports.name[p]) &&
+			    !strcmp(layer, "InfiniBand"))
+				return 1;
+	}
+	return 0;
+}
+
 static void judge_files(const struct node *node, struct report *r)
 {
+	const enum verdict needed = has_infiniband(node) ? VERDICT_WARN : VERDICT_FAIL;
 	struct names names;
 	int uverbs = 0, openable = 0;
 	char path[128];
@@ -177,12 +197,12 @@ static void judge_files(const struct node *node, struct report *r)
 			   "them",
 			   "/dev/infiniband/uverbs* may not be opened by this user");
 	else if (!node_exists(node, "/dev/infiniband/rdma_cm"))
-		report_add(r, VERDICT_FAIL, section, "rdma-files",
+		report_add(r, needed, section, "rdma-files",
 			   "modprobe rdma_ucm; in a container, pass /dev/infiniband into it",
 			   "there is no /dev/infiniband/rdma_cm");
 	else if (!node_may_open(node, "/dev/infiniband/rdma_cm"))
 		report_add(
-			r, VERDICT_FAIL, section, "rdma-files",
+			r, needed, section, "rdma-files",
 			"give the user's group, or all (mode 0666), the right to read and write it",
 			"/dev/infiniband/rdma_cm may not be opened by this user");
 	else

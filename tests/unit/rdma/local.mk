@@ -74,6 +74,7 @@ check_PROGRAMS += \
 	tests/unit/test_verbs_record \
 	tests/unit/test_verbs_register \
 	tests/unit/test_verbs_rights \
+	tests/unit/test_verbs_ud \
 	tests/unit/test_verbs_walk \
 	tests/unit/test_verbs_windows
 # Its own connection manager, queue pairs and clock.
@@ -113,6 +114,8 @@ tests_unit_test_verbs_register_SOURCES = tests/unit/rdma/test_verbs_register.c $
 tests_unit_test_verbs_register_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=access
 tests_unit_test_verbs_rights_SOURCES = tests/unit/rdma/test_verbs_rights.c $(verbs_two)
 tests_unit_test_verbs_rights_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=access
+tests_unit_test_verbs_ud_SOURCES = tests/unit/rdma/test_verbs_ud.c $(verbs_two)
+tests_unit_test_verbs_ud_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=access
 tests_unit_test_verbs_walk_SOURCES = tests/unit/rdma/test_verbs_walk.c $(verbs_pair)
 tests_unit_test_verbs_walk_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=access -Wl,--wrap=calloc
 tests_unit_test_verbs_windows_SOURCES = tests/unit/rdma/test_verbs_windows.c $(verbs_two)
@@ -133,6 +136,7 @@ EXTRA_DIST += \
 	tests/unit/rdma/test_verbs_record.c \
 	tests/unit/rdma/test_verbs_register.c \
 	tests/unit/rdma/test_verbs_rights.c \
+	tests/unit/rdma/test_verbs_ud.c \
 	tests/unit/rdma/test_verbs_walk.c \
 	tests/unit/rdma/test_verbs_windows.c \
 	tests/unit/two_gpus.h $(verbs_two)

@@ -301,6 +301,24 @@ TEST(steady_state__three_ranks_three_shards__one_write_one_read_one_notice_per_p
 	assert_int_equal(after.reads - before.reads, STEPS * pairs);
 }
 
+/* No connection manager is involved, and the bits are the same. */
+TEST(job__on_infiniband_without_ip__same_digest_as_over_the_connection_manager)
+{
+	uint64_t digest;
+
+	fake_reset();
+	run_job();
+	digest = digests[0];
+	assert_int_equal(fake_counts.datagrams_sent, 0);
+	fake_reset();
+	fake.link_layer = IBV_LINK_LAYER_INFINIBAND;
+	fake.no_ip = 1;
+	run_job();
+	assert_int_equal(digests[0], digest);
+	assert_int_equal(fake_counts.connects, 0);
+	assert_in_range(fake_counts.datagrams_sent, RANKS * (RANKS - 1), 1000);
+}
+
 /* With 2 GiB scaled to 64 KiB, the log of a shard has 17 windows, and the user's region represents
  * one of 3 GiB. */
 TEST(job__logs_and_regions_longer_than_a_window_of_mlx5__same_digest_as_on_another_card)

@@ -23,6 +23,7 @@ void *__wrap_calloc(size_t n, size_t size)
 }
 
 static struct verbs_pair pair;
+static int without_ip;
 
 struct memories {
 	struct region *inbox, *near;
@@ -75,6 +76,8 @@ static int live(struct memories *m)
 		((uint8_t *)m->near->base)[i] = (uint8_t)(i * 13 + 5);
 	rc = move_once(m, 0);
 	fake_cm_cut(1);
+	if (without_ip)
+		fake_pairs_cut();
 	if (rc == 0)
 		rc = move_once(m, 1);
 	return rc;
@@ -99,6 +102,9 @@ TEST(every_call__fails_once__error_with_a_message_or_recovery_and_nothing_left)
 		int rc;
 
 		fake_reset();
+		if (without_ip)
+			fake.link_layer = IBV_LINK_LAYER_INFINIBAND;
+		fake.no_ip = without_ip;
 		fake.fail_call = n;
 		fail_quietly(0, "%s", "");
 		rc = live(&m);
@@ -129,5 +135,7 @@ int main(void)
 	int failed = run_cases(NULL, NULL);
 
 	pair_memory_windows = "no";
+	failed += run_cases(NULL, NULL);
+	without_ip = 1;
 	return failed + run_cases(NULL, NULL);
 }

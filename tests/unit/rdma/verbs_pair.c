@@ -6,11 +6,14 @@
 #include "rdma/auth.h"
 #include "sluice.h"
 #include "cases.h"
+#include <errno.h>
 #include <string.h>
 #include <sched.h>
 #include <unistd.h>
 
 enum { WAIT_MS = 20000 };
+
+int pair_no_manager;
 
 int __wrap_access(const char *path, int mode);
 int __real_access(const char *path, int mode);
@@ -18,10 +21,13 @@ int __real_access(const char *path, int mode);
 /* Simulates the existence of a connection manager. */
 int __wrap_access(const char *path, int mode)
 {
-	return strcmp(path, "/dev/infiniband/rdma_cm") == 0 ? 0 : __real_access(path, mode);
+	if (strcmp(path, "/dev/infiniband/rdma_cm") != 0)
+		return __real_access(path, mode);
+	errno = ENOENT;
+	return pair_no_manager ? -1 : 0;
 }
 
-const char *pair_traffic_class, *pair_service_level;
+const char *pair_traffic_class, *pair_service_level, *pair_gid_index;
 uint8_t pair_mtu[2];
 const char *pair_memory_windows = "auto", *pair_relaxed_ordering = "auto";
 int pair_link_lost_ms = PAIR_LINK_LOST_MS;
@@ -29,8 +35,6 @@ int pair_link_lost_ms = PAIR_LINK_LOST_MS;
 int pair_open(struct verbs_pair *p, uint32_t queue_depth)
 {
 	static uint8_t key[2][AUTH_KEY_BYTES];
-	uint8_t cards[2][TRANSPORT_RECORD_BYTES];
-	size_t n[2];
 	int rc = 0;
 
 	memset(p, 0, sizeof(*p));
@@ -43,6 +47,7 @@ int pair_open(struct verbs_pair *p, uint32_t queue_depth)
 						   .link_lost_after_ms = pair_link_lost_ms,
 						   .control_line_bytes = PAIR_LINE,
 						   .memory_windows = pair_memory_windows,
+						   .gid_index = pair_gid_index,
 						   .traffic_class = pair_traffic_class,
 						   .service_level = pair_service_level,
 						   .relaxed_ordering = pair_relaxed_ordering };
@@ -59,10 +64,11 @@ int pair_open(struct verbs_pair *p, uint32_t queue_depth)
 		if (rc == 0)
 			rc = verbs_transport.admit(p->t[r], &keys);
 		if (rc == 0)
-			rc = verbs_transport.record(p->t[r], cards[r], &n[r]);
+			rc = verbs_transport.record(p->t[r], p->record[r], &p->record_bytes[r]);
 	}
 	for (int r = 0; r < 2 && rc == 0; r++)
-		rc = verbs_transport.connect(p->t[r], 1 - r, cards[1 - r], n[1 - r], &p->e[r]);
+		rc = verbs_transport.connect(p->t[r], 1 - r, p->record[1 - r],
+					     p->record_bytes[1 - r], &p->e[r]);
 	fake_counts.access_errors = 0; /* caused by the check that a window refuses access */
 	return rc == 0 ? pair_connect(p) : rc;
 }

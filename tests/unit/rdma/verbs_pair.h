@@ -13,13 +13,17 @@ struct verbs_pair {
 	struct region *control[2];
 	struct transport *t[2];
 	struct endpoint *e[2];
+	uint8_t record[2][TRANSPORT_RECORD_BYTES];
+	size_t record_bytes[2];
 	struct event events[2][PAIR_EVENTS];
 	int n_events[2];
 };
 
 /* pair_memory_windows: "auto" (windows on this card) or "no" (a domain for each peer). */
 /* Values of the settings with these names. */
-extern const char *pair_traffic_class, *pair_service_level;
+extern const char *pair_traffic_class, *pair_service_level, *pair_gid_index;
+/* 1: there is no connection manager. */
+extern int pair_no_manager;
 /* enum ibv_mtu of the two ranks' ports; 0: fake.mtu. */
 extern uint8_t pair_mtu[2];
 extern const char *pair_memory_windows, *pair_relaxed_ordering;

@@ -174,7 +174,10 @@ CASE(gid_index_of_the_user__is_taken_or_refused)
 	assert_non_null(strstr(found("rdma-gid mlx5_0:1", VERDICT_OK)->text, "SLUICE_GID_INDEX"));
 	setenv("SLUICE_GID_INDEX", "1", 1);
 	look();
-	fails("rdma-gid mlx5_0:1", "[1]", "SLUICE_GID_INDEX");
+	assert_non_null(strstr(found("rdma-gid mlx5_0:1", VERDICT_OK)->text, "link-local"));
+	setenv("SLUICE_GID_INDEX", "0", 1);
+	look();
+	fails("rdma-gid mlx5_0:1", "[0]", "SLUICE_GID_INDEX");
 }
 
 CASE(broken_gid_entries__are_passed_over)
@@ -205,6 +208,15 @@ CASE(no_dev_infiniband__fails_naming_the_module)
 	put("/dev/infiniband/rdma_cm", NULL);
 	look();
 	fails("rdma-files", "/dev/infiniband/rdma_cm", "modprobe rdma_ucm");
+}
+
+/* Its ports are used without IP addresses as well. */
+CASE(no_rdma_cm_on_infiniband__only_warns)
+{
+	put("/dev/infiniband/rdma_cm", NULL);
+	put(PORT "/link_layer", "InfiniBand\n");
+	look();
+	assert_non_null(strstr(found("rdma-files", VERDICT_WARN)->text, "rdma_cm"));
 }
 
 static void limit(const char *soft, const char *hard)
