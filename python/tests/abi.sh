@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# Compares what the Python package knows of the public headers with what a C compiler makes of them.
+# Compares the declarations in the Python package with the public headers, as a C compiler sees them.
 . "$(dirname "$0")/run.sh"
 CC=${CC:-cc}
 command -v "${CC%% *}" >/dev/null || skip "${CC%% *} is not installed"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# What the tests of the Python package share: sourced with the build folder as the current one. Sets python to the
-# first python3 that has the modules which are asked for, and tests the library and the package that lie here.
+# Functions that the tests of the Python package share. Sourced in the build folder. find_python sets python
+# to the first python3 that has the requested modules. The tests use the library and the package of this tree.
 set -u
 tests=$(cd "$(dirname "$0")" && pwd)
 SLUICE_LIBRARY=$PWD/.libs/libsluice.so
@@ -13,7 +13,7 @@ unset SLUICE_RECIPE SLUICE_SERVERS SLUICE_MEMORY
 skip() { echo "skipped: $*"; exit 77; }
 [ -e "$SLUICE_LIBRARY" ] || skip "there is no shared library $SLUICE_LIBRARY"
 
-# Debian's packages serve Debian's python3, which need not be the first one of PATH.
+# Debian's packages work with Debian's python3, which may not be the first python3 in PATH.
 find_python() { # MODULES DEBIAN_PACKAGE
 	for python in ${PYTHON:-} python3 /usr/bin/python3; do
 		"$python" -c "import sys, $1; sys.exit(sys.version_info < (3, 9))" 2>/dev/null && return

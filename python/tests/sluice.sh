@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# The Python package without PyTorch: jobs of one process.
+# Tests the Python package without PyTorch, in jobs of one process.
 . "$(dirname "$0")/run.sh"
 find_python ctypes python3
 export SLUICE_LOG=error

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# sluice.torch on the CPU, in jobs of two processes that meet in a folder.
+# Tests sluice.torch on the CPU, in jobs of two processes that find each other through a folder.
 . "$(dirname "$0")/run.sh"
 find_python torch python3-torch
 export SLUICE_LOG=error SLUICE_ADVICE=no

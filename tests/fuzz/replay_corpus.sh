@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# Every input of each corpus through its fuzz target; runs in make check, with any compiler.
+# Passes every input of each corpus through its fuzz target. Runs in make check, with any compiler.
 status=0
 for target in message card checkpoint recipe histogram frame restore peer; do
 	# a build without verbs has no frames

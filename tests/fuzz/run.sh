@@ -1,11 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# run.sh SECONDS [TARGET...]: fuzzes each target (message, card, checkpoint, recipe, histogram, frame,
-# restore, peer; all of them if none is named) for that long with libFuzzer under the address and
-# undefined-behaviour sanitizers, starting from its corpus (which is not changed). SECONDS 0 runs the
-# corpus alone, which is the same in every run. Exit status: 0 no finding, 2 a wrong argument, 77
-# no clang or no fuzzer runtime, anything else a finding; its input is kept and named. FUZZ_CORPUS
-# names a folder that keeps the inputs found to be new, in a folder for each target.
+# run.sh SECONDS [TARGET...]: fuzzes each target for SECONDS with libFuzzer under the address and
+# undefined-behaviour sanitizers. The targets are message, card, checkpoint, recipe, histogram, frame, restore
+# and peer. Without TARGET, it fuzzes all of them. It starts from the target's corpus, and does not change the
+# corpus.
+# With SECONDS 0 it runs only the corpus, so each run does the same. FUZZ_CORPUS is a folder in which new
+# inputs are kept, in a subfolder for each target.
+# Status: 0 for no finding, 2 for a wrong argument, 77 if there is no clang or no fuzzer runtime, and any
+# other number for a finding. The input of a finding is kept, and its path is printed.
 set -eu
 
 targets="message card checkpoint recipe histogram frame restore peer"
@@ -49,7 +51,8 @@ flags='-std=gnu11 -D_GNU_SOURCE -DPACKAGE_VERSION="'"$version"'" -DSLUICE_MODULE
 	-DSLUICE_LIB_DIR="/nowhere" -DSLUICE_BIN_DIR="/nowhere"
 	-ffp-contract=off -fsanitize=address,undefined -fno-sanitize-recover=all -I. -Iruntime'
 
-# Everything but what needs libraries of the system: verbs, libfabric, and the launcher's side of PMIx.
+# Compiles all sources except those that need libraries of the system: verbs, libfabric, and the launcher's
+# side of PMIx.
 library()
 {
 	[ ! -e "$work/library.a" ] || return 0
@@ -70,7 +73,7 @@ build()
 		"$work/library.a" -lm -ldl -pthread)
 }
 
-# What a target leaves behind when it dies lies in $work, as TMPDIR says.
+# If a target dies, the files that it leaves behind are in $work, because TMPDIR names it.
 fuzz()
 {
 	new=${FUZZ_CORPUS:-$work/corpus}/$1

@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Trains with the same gradients, with vectors in host memory, in GPU memory, and with the shards on the GPU too: the
-# parameters must end as the same bits. digest.sh [MODULE [DATA]]: the module, by default the one whose kernels run on
-# the CPU, and a folder with Fashion-MNIST, by default a few made-up rows. Run in the build folder.
+# Trains three times with the same gradients: with vectors in host memory, with vectors in GPU memory, and
+# with the shards on the GPU as well. The parameters must end with the same bits.
+# digest.sh [MODULE [DATA]]: the default module is the one whose kernels run on the CPU. DATA is a folder with
+# Fashion-MNIST, and the default is a few generated rows. Run in the build folder.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 module=${1-$PWD/.libs/libsluice_emulated.so} data=${2-}
@@ -20,7 +21,7 @@ fi
 train() { # OUTPUT RECIPE
 	./sluice-train --model $model --data "$data" --epochs $epochs --batch 16 --recipe "$2" --digest \
 		>"$1" 2>"$1.err" || { cat "$1" "$1.err"; exit 1; }
-	# accuracy and digest, without the seconds
+	# keeps accuracy and digest, but not the seconds
 	sed -n 's/^final \(accuracy=[^ ]*\).* \(digest=[0-9a-f]*\).*/\1 \2/p' "$1" >"$1.digest"
 	[ -s "$1.digest" ] || { echo "wrong: no digest in"; cat "$1"; exit 1; }
 }
@@ -36,7 +37,7 @@ for recipe in 'up=topk(0.01) down=topk(0.05) memory=residual update=sgd' \
 	cmp -s "$rows.host.digest" "$rows.gpu.digest" ||
 		{ echo "wrong: $recipe: digests differ"; diff "$rows.host.digest" "$rows.gpu.digest"; exit 1; }
 	case $recipe in
-	*sketch*) ;; # not of these shards
+	*sketch*) ;; # these shards stay on the host
 	*)
 		SLUICE_DEVICE_SHARDS=yes SLUICE_GPU=$module SLUICE_LOG=runtime+info LD_PRELOAD=$preload \
 			train "$rows.shards" "$recipe"

@@ -1,26 +1,27 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# The kernels as nvcc translates them (PTX, of which it makes the code of every GPU), executed on the CPU instruction by
-# instruction: the same tests as of the source must pass, with every address, every touch of shared memory and every
-# meeting of lanes checked as tests/gpu/ptx/machine.h says. Run in the build folder:
-#   ptx.sh            the tests that are fast and together launch every kernel, unless ptx.sum says that these sources
-#                     passed before
-#   ptx.sh -f         the same tests in any case (make check-ptx); ptx.sum then records the sources that passed
-#   ptx.sh TEST...    these tests
+# Executes the kernels' PTX on the CPU, instruction by instruction. nvcc translates the kernels to PTX, from
+# which it makes the code of every GPU. The tests of the source must also pass with the PTX. Every address,
+# every access to shared memory and every synchronization of lanes is checked, as tests/gpu/ptx/machine.h
+# describes. Run in the build folder:
+#   ptx.sh            runs fast tests, which together launch every kernel; skips them if ptx.sum shows that these
+#                     sources have passed before
+#   ptx.sh -f         runs the same tests in any case (make check-ptx), and records the sources that passed in ptx.sum
+#   ptx.sh TEST...    runs these tests
 set -u
 record=0
 [ "${1-}" != -f ] || { record=1; shift; }
 variable() { sed -n "s/^$1 = //p" Makefile; }
 nvcc=$(variable NVCC) source=$(variable srcdir)
 [ -n "$nvcc" ] && [ -n "$(ls gpu/*.ptxas 2>/dev/null)" ] || { echo "skipped: built without the GPU module"; exit 77; }
-# The kernels, all that they include, and the machine.
+# The sources are the kernels, all files that they include, and the interpreter.
 sources=$(cd "$source" && ls gpu/*.c gpu/*.cu tests/gpu/emulation/*.[ch] tests/gpu/ptx/*.[ch]) known=
 while [ "$sources" != "$known" ]; do
 	known=$sources
 	sources=$(cd "$source" && { echo "$known"; sed -n 's/^# *include "\(.*\)".*/\1/p' $known; } |
 		while read -r f; do ls "$f" "runtime/$f" 2>/dev/null; done | sort -u)
 done
-# Comments do not count.
+# Comments are left out of the sum.
 sum=$(cd "$source" && cat $sources | gcc -x c -fpreprocessed -dD -E -P - 2>/dev/null | sha256sum | sed "s| .*||")
 if [ $# = 0 ] && [ $record = 0 ] && [ "$sum" = "$(cat "$source/tests/gpu/ptx.sum" 2>/dev/null)" ]; then
 	echo "skipped: these sources of the kernels passed before (tests/gpu/ptx.sum); make check-ptx runs them again"
@@ -34,7 +35,8 @@ done | xargs -P "$(nproc)" -I FILE sh -c '"$0" $1 -arch=$2 -I"$3" -ptx FILE -o "
 	"$nvcc" "$(variable NVCCFLAGS)" "$architecture" "$source" "$folder" || { echo "wrong: no PTX"; exit 1; }
 all=$(grep -h '^\.visible \.entry' "$folder"/*.ptx | sed 's/.*entry //; s/(.*//' | sort) all_are_due=$((!$#)) bad=0
 [ $# -gt 0 ] || set -- test_gpu_messages test_gpu_sketch test_gpu_shard test_gpu_dense test_gpu_approximate
-# Its line is all that a test that passed prints. The machine does not see that a kernel waits in a loop for ever.
+# A test that passes prints only one line. The interpreter cannot see that a kernel waits in a loop forever,
+# hence the limit.
 limit=600
 try() {
 	local test=$1 started=$SECONDS status

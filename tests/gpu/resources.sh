@@ -1,10 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# Registers, shared memory and spills of every kernel, as the assembler reported them when the module was built
-# (*.ptxas), against bounds: 64 registers let four blocks of 256 threads be on a multiprocessor, 80 let three
-# (of kernels that hold sums of doubles), with 16 KiB of shared memory each; a spill is traffic that no figure
-# counts. Where there is a cuobjdump, the linked module is read as well: every kernel has code for every GPU of the
-# build, with the same bounds, and no local memory.
+# Checks the registers, shared memory and spills of every kernel, as the assembler reported them when the
+# module was built (*.ptxas). 64 registers let a multiprocessor run four blocks of 256 threads. 80 registers
+# let it run three, for kernels that hold sums of doubles. Each block may have 16 KiB of shared memory. Spills
+# are not allowed, because they are traffic that no figure counts.
+# If cuobjdump is installed, the linked module is checked as well: every kernel has code for every GPU of the
+# build, within the same bounds and without local memory.
 set -u
 [ -n "$(ls gpu/*.ptxas 2>/dev/null)" ] || { echo "skipped: built without the GPU module"; exit 77; }
 cat gpu/*.ptxas tools/train/*.ptxas 2>/dev/null | awk '
@@ -30,7 +31,7 @@ END {
 }' || exit 1
 module=.libs/libsluice_cuda.so
 dump=$(PATH=$PATH:$(dirname "$(sed -n 's/^NVCC = //p' Makefile)") command -v cuobjdump) ||
-	{ echo "no cuobjdump here: the linked module was not read"; exit 0; }
+	{ echo "there is no cuobjdump, so the linked module was not checked"; exit 0; }
 [ -f $module ] || exit 0
 "$dump" --dump-resource-usage $module | awk -v wanted="$(sed -n 's/^GENCODE = //p' Makefile | tr ' ' '\n' | grep -c 'code=sm_')" '
 /^arch = / { arch = $3 }

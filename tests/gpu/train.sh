@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# sluice-train --device cuda. Without arguments: with the modules whose kernels run on the CPU, two ranks end with the
-# bits of --device cpu, for each loss, and with recipes that select on the GPU, average models or look back; and what
-# is missing is said. train.sh MODULE TRAIN_MODULE [DATA]: with these, accuracy alone is compared. Run in the build
-# folder.
+# Runs sluice-train --device cuda. Without arguments, it uses the modules whose kernels run on the CPU. Two
+# ranks must end with the bits of --device cpu, for each loss, and with recipes that select on the GPU,
+# average models or look back. Missing parts must be reported.
+# train.sh MODULE TRAIN_MODULE [DATA]: compares only the accuracy. Run in the build folder.
 set -u
 module=${1-$PWD/.libs/libsluice_emulated.so} train_module=${2-$PWD/.libs/libsluice_train_emulated.so} data=${3-}
 [ -x sluice-train ] || { echo "skipped: built without sluice-train"; exit 77; }
@@ -28,14 +28,14 @@ both() { # OPTION...
 	train "$rows.cpu" --device cpu "$@"
 	SLUICE_GPU=$module train "$rows.cuda" --device "cuda:$train_module" "$@"
 	grep -q 'rank 0 trains on GPU 0 of 1 (.*), the only one visible' "$rows.cuda.err" ||
-		[ -n "$data" ] || wrong "it is not said which GPU is used"
+		[ -n "$data" ] || wrong "the output does not name the GPU"
 	echo "$(cat "$rows.cpu.result") on the CPU, $(cat "$rows.cuda.result") on the GPU: $*"
 }
 refuse() { # SENTENCE DEVICE
 	./sluice-train --device "$2" --data "$rows" >"$rows.out" 2>"$rows.err"
 	status=$?
 	[ $status = 1 ] || wrong "--device $2: status $status, not 1"
-	grep -q -- "$1" "$rows.err" || { cat "$rows.err"; wrong "--device $2: not said: $1"; }
+	grep -q -- "$1" "$rows.err" || { cat "$rows.err"; wrong "--device $2: not printed: $1"; }
 	[ "$(wc -l <"$rows.err")" = 1 ] || { cat "$rows.err"; wrong "--device $2: more than one line"; }
 }
 
@@ -54,7 +54,7 @@ fi
 while read -r model classes recipe; do
 	make_rows "$classes"
 	both --model "$model" --data "$rows" --epochs 1 --batch 16 --recipe "$recipe"
-	cmp -s "$rows.cpu.result" "$rows.cuda.result" || wrong "not the CPU's bits"
+	cmp -s "$rows.cpu.result" "$rows.cuda.result" || wrong "the bits differ from the CPU's"
 done <<END
 mlp:16,8 3 up=topk(0.05) down=topk(0.1) memory=residual update=sgd
 softmax 3 up=all down=all update=momentum(0.9)

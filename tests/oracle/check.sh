@@ -1,14 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# Compares the library with the numpy versions of its methods, bit by bit: simulated by the shared
-# library that was built, and, if it was built, in processes by tests/oracle/processes. With an
-# argument only that shared library is tested: make installcheck passes the installed one.
+# Compares the library with the numpy versions of its methods, bit by bit. The methods run in simulated jobs
+# in the shared library and, if tests/oracle/processes was built, also in separate processes. With an
+# argument, only that shared library is tested. make installcheck passes the installed library.
 set -u
 here=$(dirname "$0")
 export SLUICE_LOG=error
 unset SLUICE_RECIPE SLUICE_SERVERS SLUICE_MEMORY
 
-# Debian's numpy serves Debian's python3, which need not be the first one of PATH.
+# Debian's numpy works with Debian's python3, which may not be the first python3 in PATH.
 python=
 for candidate in ${PYTHON:-} python3 /usr/bin/python3; do
 	if "$candidate" -c 'import numpy' 2>/dev/null; then
@@ -25,9 +25,9 @@ oracle() { "$python" -B "$here/oracle.py" "$@"; }
 
 simulate() { # LIBRARY
 	if [ ! -e "$1" ]; then
-		echo "left out: there is no shared library $1"
+		echo "skipped: there is no shared library $1"
 	elif ldd "$1" | grep -qE 'lib(asan|tsan|ubsan)'; then
-		echo "left out: a python without sanitizers cannot load $1, which has them"
+		echo "skipped: $1 has sanitizers, and python has none"
 	else
 		tested=1
 		oracle simulate "$1"
@@ -36,7 +36,7 @@ simulate() { # LIBRARY
 
 processes() {
 	if [ ! -x tests/oracle/processes ]; then
-		echo "left out: tests/oracle/processes was not built: no cmocka"
+		echo "skipped: tests/oracle/processes was not built, because there is no cmocka"
 		return
 	fi
 	file=$(mktemp "${TMPDIR:-.}/sluice-oracle-XXXXXX") || return

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Draws the figures of a page: figures.sh SLUICE-PLOT PAGE FOLDER. The folder holds FIGURE+CURVE.jsonl files
-# of reproduce --figures; each line ![TITLE](figures/FIGURE.png) of the page is drawn from those it names.
+# figures.sh SLUICE-PLOT PAGE FOLDER: draws the figures of a page. FOLDER has the files FIGURE+CURVE.jsonl
+# from reproduce --figures. Each line ![TITLE](figures/FIGURE.png) of the page is drawn from the files of that
+# figure.
 set -u
 plot=$1 page=$2 folder=$3
 command -v gnuplot >/dev/null && command -v jq >/dev/null || {
-	echo "figures.sh: no figures: jq or gnuplot is not installed" >&2
+	echo "figures.sh: no figures were drawn, because jq or gnuplot is not installed" >&2
 	exit 0
 }
 status=0

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# Compiles each public header alone, as C99 up to C17 and as C++, pedantically: nothing of the build,
-# no config.h, no macro that a program of a user would not have.
+# Compiles each public header alone, with -pedantic, as C99 up to C17 and as C++. Nothing from the build is
+# used: no config.h, and no macro that a user's program would not have.
 set -u
 top_srcdir=${top_srcdir:-${srcdir:-$(dirname "$0")/../..}}
 [ -f "$top_srcdir/runtime/sluice.h" ] || top_srcdir=$(dirname "$0")/../..

@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Installs what was built into a temporary folder, moves it, and works with it as a user does: a program is compiled
-# by what pkg-config says without any other package, against libsluice.so and against libsluice.a, and is run; the
-# programs find the library, and the library the GPU module, where the installation now is. Run in the build folder.
+# Installs the build into a temporary folder, moves the installation, and uses it as a user does. A program is
+# compiled with the flags from pkg-config, without any other package, against libsluice.so and against
+# libsluice.a, and is run. The programs must find the library, and the library must find the GPU module, in
+# the new place. Run in the build folder.
 set -u
 top_srcdir=${top_srcdir:-${srcdir:-$(dirname "$0")/../..}}
 CC=${CC:-cc}
@@ -14,7 +15,7 @@ for tool in "${CC%% *}" make pkg-config readelf; do
 done
 where=$(cd "${TMPDIR:-.}" && pwd -P)
 above=$where
-while [ "$above" != / ]; do # below another user's folder the library refuses modules
+while [ "$above" != / ]; do # the library refuses modules below another user's folder
 	case $(stat -c %u "$above") in 0 | "$(id -u)") ;; *) where=/tmp ;; esac
 	above=$(dirname "$above")
 done
@@ -22,7 +23,7 @@ tmp=$(mktemp -d "$where/install.XXXXXX") || exit 1
 trap 'rm -rf "$tmp"' EXIT
 trap 'exit 1' HUP INT TERM
 
-# The installation is one folder that is nowhere near the prefix which configure was told.
+# The installation is one folder, far from the prefix that configure was given.
 env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL make install DESTDIR="$tmp/staged" >"$tmp/log" 2>&1 ||
 	{ tail -n 20 "$tmp/log"; wrong "make install"; exit 1; }
 prefix=$(sed -n 's/^prefix = //p' Makefile)
@@ -31,7 +32,7 @@ pc=$(find "$tmp/moved" -name sluice.pc)
 lib=${pc%/pkgconfig/sluice.pc}
 modules=$lib/sluice
 there=$prefix${modules#"$tmp/moved"} # where configure put the modules
-# Only this package is there, as on a node without the -dev packages of others.
+# Only this package is visible, as on a node without the -dev packages of other libraries.
 export PKG_CONFIG_LIBDIR=${pc%/sluice.pc}
 unset SLUICE_GPU PKG_CONFIG_PATH
 
@@ -47,7 +48,7 @@ needs() { readelf -d "$1" | grep -q 'NEEDED.*\[libsluice\.so'; }
 flags --cflags --libs >"$tmp/log" 2>&1 || { cat "$tmp/log"; wrong "pkg-config fails without other packages"; }
 for binary in "$tmp"/moved/bin/*; do
 	case $(readelf -d "$binary" 2>/dev/null) in *R*PATH*"$prefix"*) wrong "$binary has a RUNPATH below $prefix" ;; esac
-	"$binary" --version >"$tmp/log" 2>&1 || { cat "$tmp/log"; wrong "${binary##*/} does not run where it was moved to"; }
+	"$binary" --version >"$tmp/log" 2>&1 || { cat "$tmp/log"; wrong "${binary##*/} does not run in its new place"; }
 done
 for how in '' --static; do
 	# shellcheck disable=SC2086
@@ -61,15 +62,16 @@ elif program "$tmp/shared" $(flags --cflags --libs); then
 	export LD_LIBRARY_PATH=$lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 	"$tmp/shared" >"$tmp/log" 2>&1 || { cat "$tmp/log"; wrong "the program with libsluice.so fails"; }
 
-	# A driver that takes all memory for the GPU's makes the library look for its module. The module whose kernels
-	# run on the CPU says what is host memory, so the program ends well; without the module it cannot.
+	# A driver that treats all memory as GPU memory makes the library look for its module. The module whose
+	# kernels run on the CPU knows which memory is the host's, so the program ends well. Without the module it
+	# cannot.
 	driver=$PWD/tests/unit/.libs/libcuda.so.1
 	module=$PWD/.libs/libsluice_emulated.so
 	absent="libsluice_cuda.so is neither in $modules nor in $there"
 	if [ ! -e "$driver" ] || [ ! -e "$module" ]; then
 		wrong "$driver or $module was not built"
 	elif [ -e "$there/libsluice_cuda.so" ]; then
-		echo "not tested where modules are looked for: $there has one already"
+		echo "the search for modules was not tested, because $there has one already"
 	else
 		mkdir -p "$modules" && cp "$module" "$modules/libsluice_cuda.so"
 		LD_PRELOAD=$driver "$tmp/shared" >"$tmp/log" 2>&1 ||
@@ -79,9 +81,9 @@ elif program "$tmp/shared" $(flags --cflags --libs); then
 			{ grep gpu-module "$tmp/log"; wrong "sluice-info does not find the module in $modules"; }
 		rm "$modules/libsluice_cuda.so"
 		LD_PRELOAD=$driver "$tmp/shared" >"$tmp/log" 2>&1 &&
-			wrong "the program ends well without a module and with GPU memory"
+			wrong "the program succeeds with GPU memory but without a module"
 		grep -q "there is no GPU module ($absent)" "$tmp/log" ||
-			{ cat "$tmp/log"; wrong "it is not said where the module was looked for: $absent"; }
+			{ cat "$tmp/log"; wrong "no message names the places of the module: $absent"; }
 	fi
 	module=$PWD/.libs/libsluice_train_emulated.so
 	if [ ! -x "$tmp/moved/bin/sluice-train" ]; then
@@ -98,7 +100,7 @@ elif program "$tmp/shared" $(flags --cflags --libs); then
 	fi
 fi
 
-# The other library, whose program needs no libsluice and keeps its own last error.
+# Tests the other library. Its program does not need libsluice, and it has its own last error.
 cat >"$tmp/estimate.c" <<'END'
 #include <sluice_estimate.h>
 #include <stdio.h>
@@ -136,5 +138,5 @@ else
 		"$tmp/static" >"$tmp/log" 2>&1 || { cat "$tmp/log"; wrong "the program with libsluice.a fails"; }
 	fi
 fi
-[ $failed = 0 ] && echo "the installation works where it was moved to"
+[ $failed = 0 ] && echo "the installation works in its new place"
 exit $failed

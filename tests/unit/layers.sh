@@ -1,16 +1,17 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# Which directory may include from which: the table "Which directory may include which" of CONTRIBUTING.md against the #include lines of
-# the sources. Fails on an arrow that is not in the table, and on a directory that has no row. Fails too where a file other than
-# step.c changes the step under way, and where a half of a model takes the whole model: only the calls of the application and
-# the functions that open a half do.
+# Compares the #include lines of the sources with the table "Which directory may include which" in
+# CONTRIBUTING.md.
+# Fails if a directory includes from one that its row does not list, or has no row. Also fails if a file other
+# than step.c changes the step in progress, or if a half of a model uses the whole model. Only the
+# application's calls and the functions that open a half may do that.
 set -u
 export LC_ALL=C
 top_srcdir=${top_srcdir:-${srcdir:-$(dirname "$0")/../..}}
 [ -f "$top_srcdir/runtime/sluice.h" ] || top_srcdir=$(dirname "$0")/../..
 cd "$top_srcdir" || exit 1
 
-# Rows "| `directory` | `other` ... | what it is |", then the sources.
+# Reads the rows "| `directory` | `other` ... | what it is |", then the sources.
 sed -n '/^## Which directory may include which/,/^## Code/p' CONTRIBUTING.md | grep '^| `' | tr -d '`' | awk '
 function wrong(text) { print "wrong: " text; bad = 1 }
 FILENAME == "-" {
@@ -39,7 +40,7 @@ FNR == 1 {
 	other = part[2]
 	sub("^runtime/", "", other)
 	if (!sub("/.*", "", other) || other == own || own == "")
-		next # beside it, or the public header
+		next # in the same directory, or the public header
 	seen[own, other] = 1
 	if (!((own, other) in may))
 		wrong(FILENAME ":" FNR ": `" own "` includes " part[2] ", but its row does not list `" other "`")
@@ -48,7 +49,7 @@ END {
 	for (pair in may)
 		if (!(pair in seen)) {
 			split(pair, name, SUBSEP)
-			wrong("CONTRIBUTING.md: `" name[1] "` includes `" name[2] "`, but includes nothing of it")
+			wrong("CONTRIBUTING.md: `" name[1] "` includes `" name[2] "`, but no file does")
 		}
 	exit bad
 }' - base/*.[ch] rdma/*.[ch] slurm/*.[ch] gpu/*.[ch] gpu/*.cu runtime/*/*.[ch] || exit 1

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Draws small metrics files and looks at what came out. Run by "make check".
+# Plots small metrics files and checks the pictures. Run by "make check".
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 command -v jq >/dev/null && command -v gnuplot >/dev/null || {
@@ -31,7 +31,7 @@ version=$(sed -n 's/^AC_INIT(\[sluice\], \[\([^]]*\)\].*/\1/p' "$here/../../conf
 [ "$("$here/sluice-plot" --version)" = "sluice-plot (Sluice) $version" ] ||
 	wrong "sluice-plot --version says $("$here/sluice-plot" --version 2>&1), and configure.ac $version"
 
-# plot STATUS PATTERN ARGUMENT...: the status, and what it says on standard error
+# plot STATUS PATTERN ARGUMENT...: checks the status and the text on standard error.
 plot() {
 	local status=$1 pattern=$2 got
 	shift 2
@@ -39,9 +39,9 @@ plot() {
 	got=$?
 	[ $got = "$status" ] || { cat said; wrong "sluice-plot $*: status $got, expected $status"; }
 	if [ -z "$pattern" ]; then
-		[ ! -s said ] || { cat said; wrong "sluice-plot $*: should say nothing"; }
+		[ ! -s said ] || { cat said; wrong "sluice-plot $*: should print nothing"; }
 	else
-		grep -q -- "$pattern" said || { cat said; wrong "sluice-plot $*: does not say \"$pattern\""; }
+		grep -q -- "$pattern" said || { cat said; wrong "sluice-plot $*: does not print \"$pattern\""; }
 	fi
 }
 
@@ -50,7 +50,7 @@ for text in 'a "title" of 100% {x}_y' one 'top_k {1%} "q" \ ~' 'training loss' '
 	sed 's/<[^>]*>//g; s/&quot;/"/g; s/&amp;/\&/g' a.svg | grep -qF -- "$text" || wrong "a.svg does not show: $text"
 done
 plot 0 '' 'odd=name_{"}.jsonl' one.jsonl=
-[ "$(head -c 4 sluice.png | tail -c 3)" = PNG ] || wrong "sluice.png is no PNG"
+[ "$(head -c 4 sluice.png | tail -c 3)" = PNG ] || wrong "sluice.png is not a PNG"
 
 plot 0 '' --output d.svg --panel accuracy-bytes --log-bytes --title alone one.jsonl two.jsonl
 for text in alone accuracy 'MB pushed and pulled, all workers' one two; do
@@ -75,7 +75,7 @@ plot 1 'bad.jsonl is no metrics file.*without a step' --output c.png bad.jsonl
 : >empty.jsonl
 plot 1 'empty.jsonl holds no step' --output c.png empty.jsonl
 plot 1 'absent.jsonl: no such file' --output c.png absent.jsonl
-[ "$(cat c.png)" = kept ] || wrong "a picture was touched by a failure"
+[ "$(cat c.png)" = kept ] || wrong "a run that failed changed a picture"
 plot 1 'cannot write' --output nowhere/c.png one.jsonl
 plot 2 'must end in' --output c.gif one.jsonl
 plot 2 'pixels' --size 10x10 one.jsonl
@@ -83,5 +83,5 @@ plot 2 'number of steps' --smooth 0 one.jsonl
 plot 2 'no metrics file'
 plot 2 'unrecognized' --colour one.jsonl
 plot 2 'see sluice-plot --help' --colour one.jsonl
-[ $failed = 0 ] && echo "pictures are as the files say"
+[ $failed = 0 ] && echo "the pictures show what is in the files"
 exit $failed

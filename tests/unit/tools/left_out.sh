@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# With nonfinite=skip-all, sluice-train passes over a batch in which a gradient has NaN: the run ends, with one step
+# With nonfinite=skip-all, sluice-train skips a batch in which a gradient has NaN. The run ends after one step
 # less, reports the batch in its metrics, and can be resumed. Run by "make check".
 set -u
 program=$PWD/sluice-train
@@ -21,7 +21,7 @@ awk 'BEGIN {
 	}
 }' >rows
 
-# train STEPS [OPTION...]: the run of 10 batches ends, after STEPS steps.
+# train STEPS [OPTION...]: runs 10 batches, which must end after STEPS steps.
 train() {
 	local steps=$1
 	shift
@@ -34,15 +34,15 @@ train() {
 said() { grep -q "batches left out, because a gradient had NaN .*: 1$" said; }
 
 train 10
-! said || wrong "a batch is reported that was not left out"
-for batch in 1 3 5 10; do # also the ends of epochs
+! said || wrong "a batch is reported as left out, but none was"
+for batch in 1 3 5 10; do # including the last batches of epochs
 	train 9 --nan 1:$batch --metrics metrics
-	said || wrong "batch $batch: not reported"
-	[ "$(wc -l <metrics)" = 10 ] || wrong "batch $batch: not a line for each batch"
-	[ "$(grep -n '"skipped":1' metrics | cut -d: -f1)" = $batch ] || wrong "batch $batch: it is not marked"
+	said || wrong "batch $batch is not reported"
+	[ "$(wc -l <metrics)" = 10 ] || wrong "batch $batch: the metrics do not have a line for each batch"
+	[ "$(grep -n '"skipped":1' metrics | cut -d: -f1)" = $batch ] || wrong "batch $batch: not marked in the metrics"
 	[ "$(sed -n "${batch}s/^{\"step\":\([0-9]*\),.*/\1/p" metrics)" = $((batch - 1)) ] ||
-		wrong "batch $batch: not the number of the step before"
+		wrong "batch $batch does not have the number of the step before"
 done
 train 9 --nan 2:3 --checkpoint saved --every 4
-train 10 --checkpoint saved --resume # goes on after step 9, and leaves nothing out
+train 10 --checkpoint saved --resume # continues after step 9, and skips no batch
 exit $failed

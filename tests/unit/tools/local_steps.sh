@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# sluice-train with signal=drift: a job that is stopped in the middle of a period and resumed ends with
-# the digest of a job that was not stopped, each inner optimizer trains, and each is refused where it
-# does not fit.
+# Runs sluice-train with signal=drift. If a job is stopped in the middle of a period and resumed, it must end
+# with the digest of a job that was not stopped. Each inner optimizer must train. An inner optimizer must be
+# refused if it does not fit the recipe.
 set -u
 top_builddir=${top_builddir:-.}
 train=$top_builddir/sluice-train
@@ -18,12 +18,12 @@ failed=0
 
 wrong() { echo "wrong: $*"; failed=1; }
 
-# Two classes, which the sign of the first feature tells apart.
+# Generates two classes, which the sign of the first feature separates.
 awk 'BEGIN { srand(3); for (i = 0; i < 600; i++) { y = i % 2; printf "%d", y
 	for (j = 1; j <= 8; j++) printf " %d:%.4f", j, rand() - 0.5 + (j == 1 ? y - 0.5 : 0)
 	print "" } }' >"$tmp/rows"
 
-# run EPOCHS OPTION...: 3 ranks, 20 steps an epoch.
+# run EPOCHS OPTION...: runs 3 ranks for 20 steps per epoch.
 run() {
 	epochs=$1
 	shift
@@ -45,14 +45,14 @@ done
 for inner in sgd adamw; do
 	last=$(run 4 --recipe "diloco when=every(5)" --inner $inner --lr 0.02)
 	loss=$(echo "$last" | sed -n 's/.*loss=\([0-9.]*\).*/\1/p')
-	awk -v loss="${loss:-9}" 'BEGIN { exit !(loss < 0.6) }' || wrong "$inner ends so: $last"
+	awk -v loss="${loss:-9}" 'BEGIN { exit !(loss < 0.6) }' || wrong "$inner does not train: $last"
 done
 
-# refused TEXT OPTION...
+# refused TEXT OPTION...: the run must fail and print TEXT.
 refused() {
 	text=$1
 	shift
-	run 1 "$@" >"$tmp/out" 2>&1 && wrong "$*: taken"
+	run 1 "$@" >"$tmp/out" 2>&1 && wrong "$*: not refused"
 	grep -qF -- "$text" "$tmp/out" || wrong "$*: no \"$text\" in: $(cat "$tmp/out")"
 }
 refused '--inner takes sgd or adamw, not "adam"' --recipe diloco --inner adam
