@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Compares sluice/_abi.py with the public headers; run by abi.sh.
 
-layout FOLDER: prints a C program that prints constants and layouts, as the headers in it have them.
-compare FOLDER FILE: compares with what it printed, and the prototypes with the headers' text.
+layout FOLDER: prints a C program, which prints constants and layouts from the headers in FOLDER.
+compare FOLDER FILE: compares _abi.py with FILE, the program's output, and with the prototypes in the headers.
 """
 import ctypes
 import glob
@@ -26,7 +26,7 @@ def text_of(folder):
 
 
 def members(folder, name):
-    """The members of a struct, in order, as the header's text has them."""
+    """Returns the members of a struct in the order of the header's text."""
     body = re.search(r"typedef struct %s \{(.*?)\}" % name, text_of(folder), re.DOTALL).group(1)
     found = []
     for line in body.split(";"):
@@ -72,7 +72,7 @@ SCALARS = {"int": ctypes.c_int, "unsigned": ctypes.c_uint, "size_t": ctypes.c_si
 
 
 def agrees(c, python):
-    """Whether a type of ctypes can stand for a C type: pointers of any kind, scalars of the same."""
+    """Returns whether a ctypes type matches a C type. Pointers match pointers, and scalars must be equal."""
     if "*" in c:
         if c.replace(" ", "") == "constchar*":
             return python is ctypes.c_char_p
@@ -85,7 +85,7 @@ def wrong_prototypes(folder):
     for name, (result, arguments) in _abi.PROTOTYPES.items():
         found = re.search(r"SLUICE_API\s+([\w\s]+?[\s*]+)%s\((.*?)\);" % name, text, re.DOTALL)
         if not found:
-            yield f"{name} is in no header"
+            yield f"{name} is not in any header"
             continue
         returns, given = (" ".join(part.split()) for part in found.groups())
         given = [] if given == "void" else given.split(",")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Jobs of several processes without a launcher, for the tests: they meet in a folder.
+"""Runs jobs of several processes for the tests, without a launcher. The processes find each other through a folder.
 
-A test calls run(N, "name", ...) with the name of a function of its own file, which is called in each
-rank as function(job, folder, ...) and ends in time or is killed. "node R" names the ranks' nodes. Where
-the file has a class Meeting, the ranks meet by it in place of sluice.Folder.
+A test calls run(N, "name", ...) with the name of a function in its own file. Each rank calls
+function(job, folder, ...). A rank that does not end in time is killed. The ranks' nodes have the names "node R". If
+the file has a class Meeting, the ranks use it instead of sluice.Folder.
 """
 import importlib
 import os
@@ -17,17 +17,17 @@ LIMIT_S = 120
 
 
 class Results(list):
-    """What each rank did: (status, text of both streams)."""
+    """A list with (status, output on both streams) for each rank."""
 
     def all_well(self):
         for rank, (status, said) in enumerate(self):
             if status != 0:
-                raise AssertionError(f"rank {rank} ended with status {status} and said:\n{said}")
+                raise AssertionError(f"rank {rank} ended with status {status} and printed:\n{said}")
         return self
 
 
 def run(ranks, function, *arguments, flags=(), **environment):
-    """Runs a function of the calling test on so many ranks; returns Results."""
+    """Runs a function of the calling test on each rank, and returns Results."""
     test = os.path.abspath(sys.modules["__main__"].__file__)
     with tempfile.TemporaryDirectory(prefix="sluice-ranks-") as folder:
         os.mkdir(os.path.join(folder, "meet"), 0o700)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The recipes that torch optimizers select, and their betas, in jobs of two ranks; run by torch.sh."""
+"""Tests the recipes that torch optimizers select, and their betas, in jobs of two ranks. torch.sh runs it."""
 import logging
 import os
 import unittest
@@ -15,7 +15,7 @@ from test_torch import DENSE, RANKS, SPARSE, join, network, refused, rows, sgd, 
 
 
 class Heard(logging.Handler):
-    """The lines that the package logs, and the warnings, while it is entered."""
+    """Collects the lines that the package logs, and the warnings, while it is active."""
 
     def __enter__(self):
         self.lines = []
@@ -37,11 +37,11 @@ class Heard(logging.Handler):
 
 
 class Muon(torch.optim.SGD):
-    """An optimizer of that name; what it computes does not matter here."""
+    """An optimizer with this name. What it computes does not matter here."""
 
 
 class OfTheProgram(torch.optim.AdamW):
-    """A class that a program derived from one of torch."""
+    """A class that a program has derived from one of torch."""
 
 
 def adamw(model, betas=(0.9, 0.999), kind=torch.optim.AdamW):
@@ -53,7 +53,7 @@ def betas_of(optimizer):
 
 
 def selects(job):
-    """The class of the optimizer selects the recipe, unless there is one already."""
+    """The class of the optimizer selects the recipe, unless one was given."""
     def recipe_of(optimizer_of, recipe=None, **options):
         model = network()
         state = wrapped(job, model, recipe, optimizer=optimizer_of and optimizer_of(model), **options)[1]
@@ -98,7 +98,7 @@ def says_what_it_selects(job):
 
 
 def trained(job, recipe, betas, **options):
-    """The digest after a few steps, and what was said."""
+    """Returns the digest after a few steps, and the output."""
     model = network()
     optimizer = adamw(model, betas)
     with Heard() as heard:
@@ -111,7 +111,7 @@ def trained(job, recipe, betas, **options):
 
 
 def adapts(job):
-    """adapt=True trains like an optimizer that had these betas from the beginning."""
+    """With adapt=True, training gives the result of an optimizer that had these betas from the beginning."""
     first = job.rank == 0
     digest, heard, optimizer = trained(job, None, (0.9, 0.999), adapt=True)
     assert betas_of(optimizer) == [(0.2, 0.99)] and optimizer.defaults["betas"] == (0.2, 0.99)
@@ -131,7 +131,7 @@ def adapts(job):
         assert heard.warned("costs accuracy") == (first and words is not None), betas
         assert not words or heard.warned(words) == first
 
-    # Nothing waits in a residual here, so the usual betas are right.
+    # No residual delays anything here, so the usual betas are right.
     for recipe in (DENSE, "up=random(0.5) down=all"):
         digest, heard, optimizer = trained(job, recipe, (0.9, 0.999), adapt=True)
         assert betas_of(optimizer) == [(0.9, 0.999)] and not heard.warned("betas")
@@ -143,7 +143,7 @@ def adapts(job):
 
 
 def adapts_groups(job):
-    """All groups change, also one that is added later, with several optimizers and with Optimizer(inner=)."""
+    """All groups change, including one added later, with several optimizers and with Optimizer(inner=)."""
     model = network()
     parts = [{"params": model[0].parameters()}, {"params": model[2].parameters(), "betas": (0.8, 0.95)}]
     one, other = torch.optim.AdamW(parts), Muon(model[4].parameters(), lr=0.1)
@@ -159,7 +159,7 @@ def adapts_groups(job):
 
 
 def scheduler_changes_beta1(job):
-    """OneCycleLR puts beta1 back in each step: one warning."""
+    """OneCycleLR resets beta1 in each step, which causes one warning."""
     for inner in (False, True):
         model = network()
         optimizer = adamw(model)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The package without torch, in a job of one process; run by sluice.sh."""
+"""Tests the package without torch, mostly in jobs of one process. sluice.sh runs it."""
 import array
 import ctypes
 import difflib
@@ -25,7 +25,7 @@ def floats(*values):
 
 
 def python(code, **environment):
-    """Runs code in another interpreter; returns its status, and what it wrote to both streams."""
+    """Runs code in another interpreter. Returns its status and its output on both streams."""
     done = subprocess.run([sys.executable, "-c", code], env=dict(os.environ, **environment), text=True,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120)
     return done.returncode, done.stdout
@@ -214,7 +214,7 @@ class Steps(unittest.TestCase):
             with self.assertRaisesRegex(sluice.InvalidError, "SLUICE_LR is not possible with signal=drift"):
                 model.set_lr(0.1)
             model.push(floats(5, 5))
-            model.pull(array.array("f", [0, 0]))  # which only the model refers to
+            model.pull(array.array("f", [0, 0]))  # only the model refers to this array
             saved = model.state_save()
         again = floats(0, 0)
         with self.job.open(again, "diloco when=every(2) update=sgd rate=0.5") as model:
@@ -239,7 +239,7 @@ class Steps(unittest.TestCase):
                 model.push(floats(1, 2))
 
     def test_eight_bits(self):
-        """An object that says of itself what a tensor of torch says."""
+        """An object with the attributes of a torch tensor."""
         class Device:
             type = "cpu"
 
@@ -372,7 +372,7 @@ class Steps(unittest.TestCase):
     def test_forked_child_may_not_use_it(self):
         reader, writer = os.pipe()
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # the job has threads, of which none is Python's
+            warnings.simplefilter("ignore", DeprecationWarning)  # none of the job's threads is Python's
             child = os.fork()
         if child == 0:
             try:
@@ -439,7 +439,7 @@ class Ends(unittest.TestCase):
 # ---- several ranks ------------------------------------------------------------------------------
 
 def rank_means(job, _):
-    mean = floats(*[job.rank] * 5)  # those of rank 0 become everyone's
+    mean = floats(*[job.rank] * 5)  # all ranks receive those of rank 0
     with job.open(mean, "up=all down=all update=none") as model:
         assert list(mean) == [0.0] * 5, mean
         model.push(floats(*[job.rank + 1] * 5))
@@ -451,7 +451,7 @@ def rank_means(job, _):
 
 
 def rank_figures(job, _):
-    """Rank 0 owns the only shard, and has figures nevertheless."""
+    """Rank 0 has figures of its updates, although it also owns the only shard."""
     params = array.array("f", [1.0] * 100)
     with job.open(params, "up=topk(0.1) down=topk(0.1)", lr=0.1) as model:
         first = model.stats()
@@ -464,7 +464,7 @@ def rank_figures(job, _):
         assert bool(stats["pushed_bytes"]) == (job.rank == 1), stats
         assert stats["rank_pushed_bytes"] > 0 and stats["rank_dense_bytes"] > 3 * 800, stats
         assert 0 < stats["saved"] < 1 and 0 < stats["compression_error"] < 1, stats
-        # rank 1 owns no shard, so it has nothing to measure of one
+        # rank 1 owns no shard, so it has no figures of a shard
         assert (stats["compression_error_down"] is None) == (job.rank == 1), stats
         keys = ("pushed_bytes", "pulled_bytes", "dense_bytes")
         sums, totals = job.sum([stats["rank_" + key] for key in keys]), model.totals()
@@ -476,12 +476,12 @@ def rank_figures(job, _):
 
 
 def rank_pieces(job, _):
-    """Parameters, gradients and changes in pieces have the bits of vectors; one rank overflows in one step."""
+    """Vectors in pieces give the same bits as whole ones. One rank overflows in one step."""
     recipe = "up=topk(0.4) down=all nonfinite=skip-all"
     grads = [floats(3, -1, 4, 1 + job.rank, -5), floats(9, 2, -6, 5, 3)]
     whole, begin, end = floats(*range(5)), floats(0, 1), floats(2, 3, 4)
     if job.rank == 1:
-        begin[0] = 7  # rank 0 decides
+        begin[0] = 7  # rank 0's value counts
     with job.open(whole, recipe, lr=0.5) as model, job.open([begin, end], recipe, lr=0.5) as other:
         assert (other.count, list(begin)) == (5, [0.0, 1.0])
         for grad in grads * 3:
@@ -507,12 +507,12 @@ def rank_pieces(job, _):
             except (ValueError, TypeError) as error:
                 assert why in str(error), error
             else:
-                raise AssertionError(f"'{why}' was not said")
+                raise AssertionError(f"no error says '{why}'")
     job.close()
 
 
 def rank_groups(job, _):
-    """Ranks 0 and 2 are a group, ranks 1 and 3 another one, in reverse order."""
+    """Ranks 0 and 2 form one group, and ranks 1 and 3 another, in reverse order."""
     group = job.split(job.rank % 2, -job.rank)
     assert (group.size, group.rank) == (2, 1 - job.rank // 2), (group.size, group.rank)
     mean = floats(0)
@@ -531,7 +531,7 @@ KILLED = 5
 
 
 def rank_groups_and_a_killed_rank(job, folder):
-    """Groups of 2, 4 and 8 ranks at once. Rank 5 is killed: those that hold it fail, and the others go on."""
+    """Uses groups of 2, 4 and 8 ranks at once. Rank 5 is killed. Its groups fail, and the others continue."""
     sizes = (2, 4, 8)
     groups = [job.split(job.rank // size) for size in sizes]
     means = [floats(0, 0) for _ in sizes]
@@ -544,7 +544,7 @@ def rank_groups_and_a_killed_rank(job, folder):
         assert list(means[which]) == [first + (sizes[which] - 1) / 2, 1.0], (which, means[which])
 
     def all_are(where):
-        """Waits without Sluice for the ranks that live: a barrier could fail, or not, with the rank that dies."""
+        """Waits for the living ranks without Sluice, because a barrier might fail with the rank that dies."""
         with open(os.path.join(folder, f"{where}{job.rank}"), "w", encoding="ascii"):
             pass
         names = [os.path.join(folder, f"{where}{rank}") for rank in range(job.size) if rank != KILLED]
@@ -569,12 +569,12 @@ def rank_groups_and_a_killed_rank(job, folder):
                 assert f"rank {KILLED} of the job, node n{KILLED}) is lost" in str(error), error
                 break
         else:
-            assert not held, f"a group of {sizes[which]} went on without rank {KILLED}"
+            assert not held, f"a group of {sizes[which]} continued without rank {KILLED}"
     all_are("done")
 
 
 def rank_waits_with_the_interpreter_free(job, folder):
-    """Rank 1 pushes only when a second thread of rank 0, which is inside a pull, has told it to."""
+    """Rank 0 waits in a pull. Rank 1 pushes only after a second thread of rank 0 has asked it to."""
     told = os.path.join(folder, "told")
     mean = floats(0)
     with job.open(mean, "up=all down=all update=none") as model:
@@ -584,7 +584,7 @@ def rank_waits_with_the_interpreter_free(job, folder):
 
             def tell():
                 pulling.wait()
-                time.sleep(0.2)  # the pull has begun; if not, the test only sees less
+                time.sleep(0.2)  # the pull has probably begun; if not, the test checks less
                 with open(told, "w", encoding="ascii"):
                     pass
 
@@ -618,7 +618,7 @@ def rank_differs(job, _):
 
 
 class Meeting(sluice.Folder):
-    """Notes which files of the folder others could read."""
+    """Records which files of the folder other users could read."""
 
     open_to_others = set()
 
@@ -640,7 +640,7 @@ class Meeting(sluice.Folder):
 
 
 def rank_leaves_private_files(job, folder):
-    """Others can read no file of the job, and the place where the ranks met is empty afterwards."""
+    """Other users can read no file of the job, and the folder where the ranks met is empty afterwards."""
     assert not Meeting.open_to_others, Meeting.open_to_others
     job.barrier()
     assert not os.listdir(os.path.join(folder, "meet")), os.listdir(os.path.join(folder, "meet"))
@@ -660,7 +660,7 @@ def rank_leaves_private_files(job, folder):
 
 
 class Arguments(unittest.TestCase):
-    """What a C function could take only in part is refused, with the argument's name."""
+    """Values that a C function would truncate are refused, and the argument is named."""
 
     def setUp(self):
         self.job = sluice.Job()
@@ -740,7 +740,7 @@ class Folders(unittest.TestCase):
         self.folder = folder.name
 
     def start(self, rank, ranks=2, **environment):
-        """A process that joins a job in the folder, and says the sum of what the ranks gave."""
+        """A process that joins a job in the folder, and prints a sum over the ranks."""
         code = ("import sys, sluice\n"
                 "with sluice.Job(bootstrap=sluice.Folder(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))) as job:\n"
                 "    print(job.sum([1 + job.rank]))\n")
@@ -766,10 +766,10 @@ class Folders(unittest.TestCase):
 
     def test_files_of_an_earlier_job_are_not_met(self):
         self.refused("TimeoutError: .*rank 1")
-        self.assertTrue(os.listdir(self.folder))  # rank 0's, of a job that did not begin
+        self.assertTrue(os.listdir(self.folder))  # the files of rank 0, whose job did not begin
         for late in (0, 1):
             early = self.start(1 - late)
-            time.sleep(0.5)  # it finds no other files than those of the earlier job
+            time.sleep(0.5)  # it finds only the files of the earlier job
             self.join(early, self.start(late))
             self.assertEqual(os.listdir(self.folder), [])
 
@@ -797,7 +797,7 @@ class Folders(unittest.TestCase):
     @unittest.skipIf(os.geteuid(), "only root can give a folder to another group")
     def test_group_that_can_write_to_the_folder(self):
         os.chmod(self.folder, 0o770)
-        os.chown(self.folder, -1, os.getuid())  # the owner's private group
+        os.chown(self.folder, -1, os.getuid())  # this is the owner's private group
         self.join(self.start(0), self.start(1))
         os.chown(self.folder, -1, 65534)
         self.refused(r"PermissionError: rank 0 refuses the directory .* can be written by others \(mode 0770\)")
@@ -836,7 +836,7 @@ class Ranks(unittest.TestCase):
     def test_groups_and_a_killed_rank(self):
         results = ranks.run(8, "rank_groups_and_a_killed_rank", SLUICE_LOST_AFTER="3s")
         for rank, (status, said) in enumerate(results):
-            self.assertEqual(status, -signal.SIGKILL if rank == KILLED else 0, f"rank {rank} said: {said}")
+            self.assertEqual(status, -signal.SIGKILL if rank == KILLED else 0, f"rank {rank} printed: {said}")
 
     def test_other_threads_go_on_during_a_wait(self):
         ranks.run(2, "rank_waits_with_the_interpreter_free").all_well()

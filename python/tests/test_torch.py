@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""sluice.torch on the CPU, in jobs of two ranks; run by torch.sh."""
+"""Tests sluice.torch on the CPU, in jobs of two ranks. torch.sh runs it."""
 import copy
 import gc
 import io
@@ -57,7 +57,7 @@ def step_of(model, optimizer, batch):
 
 
 def expected(steps, seed=0):
-    """One process that sees the rows of all ranks."""
+    """Trains in one process, with the rows of all ranks."""
     model = network(seed)
     optimizer = sgd(model)
     for step in range(steps):
@@ -76,7 +76,7 @@ def refused(call, why, kind=sluice.InvalidError):
     except kind as error:
         assert why in str(error), error
     else:
-        raise AssertionError(f"'{why}' was not said")
+        raise AssertionError(f"no error says '{why}'")
 
 
 def join(job):
@@ -87,7 +87,7 @@ def join(job):
 def wrapped(job, model, recipe, **options):
     ddp_options = {k: options.pop(k) for k in ("gradient_as_bucket_view", "find_unused_parameters",
                                                "bucket_cap_mb", "static_graph") if k in options}
-    # torch 1.13 cuts the first bucket at this size, whatever bucket_cap_mb says
+    # torch 1.13 ends the first bucket at this size, whatever bucket_cap_mb is
     first = torch.distributed._DEFAULT_FIRST_BUCKET_BYTES
     if "bucket_cap_mb" in ddp_options:
         torch.distributed._DEFAULT_FIRST_BUCKET_BYTES = int(ddp_options["bucket_cap_mb"] * 1e6)
@@ -96,12 +96,12 @@ def wrapped(job, model, recipe, **options):
     return ddp, sluice.torch.compress(ddp, recipe, job=job, **options)
 
 
-# ---- DistributedDataParallel: each function is called in both ranks --------------------------------
+# ---- DistributedDataParallel: both ranks call each function --------------------------------
 
 def ddp_dense(job):
     for options in ({}, {"gradient_as_bucket_view": True}, {"static_graph": True},
                     {"bucket_cap_mb": 0.0005}):
-        model = network(job.rank)  # rank 1 begins with other parameters, and gets those of rank 0
+        model = network(job.rank)  # rank 1 begins with different parameters, and receives rank 0's
         ddp, state = wrapped(job, model, DENSE, **options)
         optimizer = sgd(ddp)
         for step in range(5):
@@ -140,7 +140,7 @@ def rank_adds_in_rank_order(job, _):
 
 
 def ddp_range_by_range(job):
-    """Buckets that are completed one by one have the bits of one pull of the whole vector."""
+    """Pulls bucket by bucket. The result has the bits of one pull of the whole vector."""
     digests, ranges = [], []
     for at_once in (True, False):
         ddp, state = wrapped(job, network(), SPARSE, bucket_cap_mb=0.0001)
@@ -191,7 +191,7 @@ def ddp_accumulates(job):
 
 
 class Branches(nn.Module):
-    """order: in which the two halves are computed, and so in which their gradients come."""
+    """Computes the two halves in this order, which is also the order of their gradients."""
 
     def __init__(self, order=(0, 1), used=(0, 1)):
         super().__init__()
@@ -209,14 +209,14 @@ class Branches(nn.Module):
 
 
 def ddp_unused(job):
-    """A layer that only rank 1 uses, and one that nobody does."""
+    """Has a layer that only rank 1 uses, and one that no rank uses."""
     model = Branches(used=(0, 1) if job.rank else (0,))
     ddp, state = wrapped(job, model, DENSE, find_unused_parameters=True)
     optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)
     before = model.halves[1].weight.detach().clone()
     for step in range(4):
         step_of(ddp, optimizer, rows(step, job.rank))
-    assert not torch.equal(model.halves[1].weight, before), "what rank 1 learned did not come"
+    assert not torch.equal(model.halves[1].weight, before), "rank 0 did not receive what rank 1 learned"
     assert model.never.weight.grad is None
     state.verify()
     state.close()
@@ -240,7 +240,7 @@ def ddp_frozen(job):
     for p in model[2].parameters():
         p.requires_grad_(True)
     refused(lambda: step_of(ddp, optimizer, rows(3, job.rank)), "2.weight was not known when Sluice was told",
-            (RuntimeError, sluice.InvalidError))  # torch 1.13 passes all exceptions on as the first
+            (RuntimeError, sluice.InvalidError))  # torch 1.13 raises every exception as RuntimeError
     state.close()
 
 
@@ -255,11 +255,11 @@ def ddp_other_order(job):
             step_of(ddp, optimizer, rows(step, job.rank))
         results.append(state.verify())
         state.close()
-    assert results[0] == results[1], "the order of gradients on rank 1 changes the result"
+    assert results[0] == results[1], "the result depends on the order of gradients on rank 1"
 
 
 def ddp_whole_vector(job):
-    """clip= needs the whole gradient, so it is pushed in one piece."""
+    """With clip=, the gradient is pushed in one piece, because clipping needs all of it."""
     model = network()
     ddp, state = wrapped(job, model, DENSE + " clip=1000")
     optimizer = sgd(ddp)
@@ -296,7 +296,7 @@ class Mixed(nn.Module):
 
 
 def ddp_mixed_types(job):
-    """One layer of bfloat16 and one of float32: buckets of two types, and no copy."""
+    """One layer is bfloat16 and one float32. The buckets have two types, and nothing is copied."""
     model = Mixed()
     ddp, state = wrapped(job, model, DENSE)
     optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)
@@ -305,7 +305,7 @@ def ddp_mixed_types(job):
         losses.append(step_of(ddp, optimizer, rows(step, job.rank, 30)).item())
         grads = [p.grad.float().flatten() for p in model.parameters()]
         means = job.sum([g.sum().item() for g in grads])
-        for g, mean in zip(grads, means):  # equal on all ranks
+        for g, mean in zip(grads, means):  # the means are equal on all ranks
             assert abs(g.sum().item() - mean / RANKS) < 1e-6
     assert sum(losses[-5:]) < sum(losses[:5]), losses
     state.verify()
@@ -314,7 +314,7 @@ def ddp_mixed_types(job):
 
 
 class Scaler:
-    """What GradScaler is to the hook."""
+    """Has what the hook uses of a GradScaler."""
 
     def __init__(self):
         self.scale = 1024.0
@@ -324,7 +324,7 @@ class Scaler:
 
 
 def ddp_overflow(job):
-    """A step in which rank 1 overflows changes nothing anywhere, and the scale may change."""
+    """A step in which rank 1 overflows changes no parameter on any rank. The scale may change."""
     digests = []
     for overflows in (False, True):
         model, scaler = network(), Scaler()
@@ -347,11 +347,11 @@ def ddp_overflow(job):
         digests.append(state.verify())
         assert state.stats()["skipped_steps"] == int(overflows)
         state.close()
-    assert digests[0] == digests[1], "the skipped step left something behind"
+    assert digests[0] == digests[1], "the skipped step changed the result"
 
 
 def skip_all(job):
-    """A gradient of rank 1 with NaN is a step that no optimizer makes, as if its rows had never been there."""
+    """If a gradient of rank 1 has NaN, no optimizer makes the step, as if its rows did not exist."""
     recipe, digests = DENSE + " nonfinite=skip-all", []
 
     def ddp(model):
@@ -400,7 +400,7 @@ def ddp_resumed(job, folder):
         optimizer = sgd(ddp)
         if resume:
             model.load_state_dict(resume[0])
-            optimizer.load_state_dict(copy.deepcopy(resume[1]))  # torch 2 would step on what was saved
+            optimizer.load_state_dict(copy.deepcopy(resume[1]))  # torch 2 would change the saved state
             if as_bytes:
                 assert state.load_state_dict(torch.load(io.BytesIO(resume[2]))) == steps[0]
             else:
@@ -418,7 +418,7 @@ def ddp_resumed(job, folder):
     _, saved = part(range(6), save=True)
     for as_bytes in (False, True):
         resumed, _ = part(range(6, 10), saved, as_bytes=as_bytes)
-        assert resumed == whole, f"the resumed run ends with other parameters (as bytes: {as_bytes})"
+        assert resumed == whole, f"the resumed run ends with different parameters (as bytes: {as_bytes})"
     _, state = wrapped(job, network(), SPARSE)
     refused(lambda: state.load_state_dict({f"rank{1 - job.rank}": torch.zeros(8, dtype=torch.uint8)}),
             f"and not of rank {job.rank}")
@@ -426,7 +426,7 @@ def ddp_resumed(job, folder):
 
 
 def state_of_rank_0(job):
-    """if rank == 0: save(state_dict()) waits for nobody, and what it saved is refused by name on all ranks."""
+    """If only rank 0 calls state_dict(), it does not wait. All ranks refuse that state, and name the reason."""
     def ddp(model):
         wrapper, state = wrapped(job, model, SPARSE)
         return wrapper, sgd(wrapper), state
@@ -461,7 +461,7 @@ def state_of_rank_0(job):
 
 
 def ddp_workers_of_a_loader(job):
-    """DataLoader forks; the children inherit the job and must not touch it."""
+    """DataLoader forks. Its children inherit the job and must not use it."""
     x, y = rows(0, job.rank, 24)
     loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, y), batch_size=6, num_workers=2)
     model = network()
@@ -475,14 +475,14 @@ def ddp_workers_of_a_loader(job):
 
 
 def ddp_buffers(job):
-    """Running means of a norm layer are those of rank 0, by the process group."""
+    """The process group gives all ranks the running means of rank 0's norm layers."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(12, 8), nn.BatchNorm1d(8), nn.Linear(8, 4))
     ddp, state = wrapped(job, model, DENSE)
     optimizer = sgd(ddp)
     for step in range(3):
         step_of(ddp, optimizer, rows(step, job.rank))
-    ddp(rows(9, job.rank)[0])  # a forward begins with the buffers of rank 0
+    ddp(rows(9, job.rank)[0])  # each forward pass begins with the buffers of rank 0
     state.verify()
     state.close()
 
@@ -506,7 +506,7 @@ def ddp_refused(job):
 
 
 def uneven(job):
-    """Rank 1 has three batches fewer; the rest of the mean is that of rank 0."""
+    """Rank 1 has three batches fewer. In the remaining steps, the mean is that of rank 0."""
     def ddp(model):
         wrapper, state = wrapped(job, model, DENSE, uneven=True)
         optimizer = sgd(wrapper)
@@ -522,7 +522,7 @@ def uneven(job):
 
     digests = []
     for make in (ddp, plain, shards):
-        for falling in (False, True):  # a rate that changes in each step
+        for falling in (False, True):  # with True, the rate changes in each step
             model, optimizer, state, join_others = make(network())
             after_step = None
             if falling:
@@ -533,12 +533,12 @@ def uneven(job):
                     after_step()
             assert join_others(after_step) == 3 * job.rank
             digests.append(state.verify())
-            assert state.model.step == 7, state.model.step  # the last one without any gradient
+            assert state.model.step == 7, state.model.step  # the last step has no gradient
             assert optimizer.param_groups[0]["lr"] == (0.1 * 0.5 ** 6 if falling else 0.1)
             state.close()
     assert digests[:2] == digests[2:4] and len(set(digests)) == 4, digests
     model, optimizer, _, _ = shards(network())
-    optimizer.found_inf = torch.tensor(0.0)  # as a scaler sets it
+    optimizer.found_inf = torch.tensor(0.0)  # as a scaler does
     refused(optimizer.step, "a GradScaler lets the ranks agree")
     optimizer.close()
     try:
@@ -574,7 +574,7 @@ def recipe_of_environment(job):
 
 
 def warned_of_clipping(run):
-    """What run() returns, and the number of warnings that a gradient was made smaller."""
+    """Returns run()'s result and the number of warnings that a gradient was reduced."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         result = run()
@@ -586,7 +586,7 @@ def clip(model):
 
 
 def ddp_clip(job):
-    """compress(clip=) is the recipe's clip=."""
+    """compress(clip=) means the same as the recipe's clip=."""
     digests = []
     for recipe, limit in ((SPARSE + " clip=0.5", None), (SPARSE, 0.5), (SPARSE + " clip=0.5", 0.5)):
         ddp, state = wrapped(job, network(), recipe, clip=limit)
@@ -601,7 +601,7 @@ def ddp_clip(job):
 
 
 def ddp_clipped_mean(job):
-    """A mean with momentum that the script makes smaller is told once, and no optimizer is taken for that."""
+    """Warns once if the script reduces a mean with momentum. Steps of an optimizer cause no warning."""
     def train(recipe, make, between, with_view=False, scaler=None):
         ddp, state = wrapped(job, network(), recipe, gradient_as_bucket_view=with_view, scaler=scaler)
         optimizer = make(ddp.parameters())
@@ -638,7 +638,7 @@ def ddp_clipped_mean(job):
             _, warned = warned_of_clipping(lambda: train(momentum, make, lambda ddp: None, with_view))
             assert warned == 0, make(network().parameters())
 
-    # the scale of a GradScaler is taken out by the script, without and with clipping
+    # The script removes the scale of a GradScaler, without and with clipping.
     scaler = Scaler()
 
     def unscale(ddp):
@@ -653,7 +653,7 @@ def ddp_clipped_mean(job):
 
 
 def ddp_twice(job):
-    """Another recipe in the middle of a training, and a copy of the model."""
+    """Changes the recipe in the middle of a training, and copies the model."""
     model = network()
     ddp, state = wrapped(job, model, DENSE)
     refused(lambda: sluice.torch.compress(ddp, SPARSE, job=job), "this model is already compressed: call close()")
@@ -664,7 +664,7 @@ def ddp_twice(job):
     torch.save(ddp, file)
     options = {"weights_only": False} if torch_version >= [2, 0] else {}
     for other in (copy.deepcopy(ddp), torch.load(io.BytesIO(file.getvalue()), **options)):
-        step_of(other, sgd(other), rows(2, job.rank))  # plain DDP
+        step_of(other, sgd(other), rows(2, job.rank))  # a step of plain DDP
         compressed = sluice.torch.compress(other, SPARSE, job=job)
         step_of(other, sgd(other), rows(3, job.rank))
         assert compressed.verify() and compressed.stats()["steps"] == 1
@@ -686,14 +686,14 @@ class Table(nn.Module):
         self.table, self.last = nn.Embedding(12, 8, sparse=sparse), nn.Linear(8, 4)
         self.nothing = nn.Parameter(torch.zeros(0))
         self.other = nn.Identity()
-        self.other.sparse = True  # a word of the program's own, beside no weight
+        self.other.sparse = True  # an attribute of the program's own, in a module without weights
 
     def forward(self, x):
         return self.last(self.table(x.argmax(1))) + self.nothing.sum()
 
 
 def ddp_sparse_and_empty(job):
-    """Sparse gradients are refused by name; a parameter without elements is no obstacle."""
+    """Sparse gradients are refused, and the parameter is named. A parameter without elements is allowed."""
     refused(lambda: wrapped(job, Table(True), DENSE), "table.weight has sparse gradients")
     ddp, state = wrapped(job, Table(False), SPARSE)
     optimizer = sgd(ddp)
@@ -740,7 +740,7 @@ def optimizer_steps(job, make, steps, before=None):
 
 
 def optimizer_clips(job):
-    """The mean is clipped, as over Gloo, and not each rank's gradient."""
+    """Clips the mean, as over Gloo, and not each rank's gradient."""
     def train(between, recipe=DENSE, clip_one=None):
         model = network(job.rank)
         optimizer = sluice.torch.Optimizer(model, recipe, inner=sgd(model), clip=clip_one, job=job)
@@ -777,7 +777,7 @@ def optimizer_clips(job):
     assert warned_of_clipping(lambda: train(lambda model, _: clip(model)))[1] == 1
     assert warned_of_clipping(lambda: train(lambda *_: None, SPARSE + " signal=momentum(0.9)", 0.5))[1] == 0
 
-    # a backward after synchronize() makes the mean stale, and a skipped step() is none
+    # Each backward pass after synchronize() makes the earlier mean stale. A program may skip step().
     model = network()
     optimizer = sluice.torch.Optimizer(model, DENSE, inner=sgd(model), job=job)
     for step in range(3):
@@ -794,11 +794,11 @@ def optimizer_clips(job):
     refused(lambda: sluice.torch.Optimizer(model, DENSE, inner=torch.optim.LBFGS(model.parameters()), job=job),
             "inner=LBFGS computes several gradients in a step")
     optimizer = sluice.torch.Optimizer(model, DENSE, inner=sgd(model), job=job)
-    torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=4)  # it asks for the momentum of inner
+    torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=4)  # it reads the momentum of inner
     optimizer.close()
 
 
-# What the shards do, and the optimizer of torch that does the same.
+# Pairs of a recipe whose shards step, and the optimizer of torch that makes the same steps.
 STEPPERS = ((" decay=0.01", lambda p: torch.optim.SGD(p, lr=0.1, weight_decay=0.01)),
             (" update=adam(0.5,0.9,1e-3) decay=0.01",
              lambda p: torch.optim.Adam(p, lr=0.1, betas=(0.5, 0.9), eps=1e-3, weight_decay=0.01)),
@@ -807,7 +807,7 @@ STEPPERS = ((" decay=0.01", lambda p: torch.optim.SGD(p, lr=0.1, weight_decay=0.
 
 
 def optimizer_rate_zero(job):
-    """A schedule from 0 to 0: a step with rate 0 changes nothing."""
+    """The schedule begins and ends with rate 0. A step with rate 0 changes nothing."""
     rates = (0.0, 0.05, 0.1, 0.05, 0.0)
     for begin, (words, make) in itertools.product((0.0, 0.1), STEPPERS):
         model, alone = network(), network()
@@ -837,7 +837,7 @@ def rank_optimizer(job, folder):
         assert optimizer.stats()["copied_bytes"] == 0
         optimizer.close()
 
-    # gradients that are new tensors, as model.zero_grad(set_to_none=True) makes them, and a frozen layer
+    # gradients that are new tensors, as after model.zero_grad(set_to_none=True), and a frozen layer
     def fresh(_, model, __):
         for p in model.parameters():
             p.grad = None
@@ -846,7 +846,7 @@ def rank_optimizer(job, folder):
     check_close(model, expected(5))
     assert optimizer.stats()["copied_bytes"] > 0
 
-    # a parameter changed by hand on one rank
+    # one rank changes a parameter by hand
     with torch.no_grad():
         model[4].bias[2] += job.rank
     try:
@@ -854,19 +854,19 @@ def rank_optimizer(job, folder):
     except sluice.InvalidError as error:
         assert "4.bias differs between the workers: rank 1 of 2" in str(error), error
     else:
-        raise AssertionError("the change was not found")
+        raise AssertionError("the change was not detected")
 
-    # parameters that were moved are not silently left behind
+    # parameters that were moved are not silently left out
     model[2].bias.data = model[2].bias.data.clone()
     try:
         step_of(model, optimizer, rows(0, job.rank))
     except sluice.InvalidError as error:
         assert "2.bias was moved to other memory" in str(error), error
     else:
-        raise AssertionError("a parameter that steps do not reach was not found")
+        raise AssertionError("a parameter that steps cannot change was not detected")
     optimizer.close()
 
-    # parameters of 16 bits: small steps are not lost, because shards and pulls have 32
+    # parameters of 16 bits: small steps are not lost, because shards and pulls use 32 bits
     def halves(steps):
         model = network().to(torch.bfloat16)
         optimizer = sluice.torch.Optimizer(model, DENSE, lr=1e-4, job=job)
@@ -893,7 +893,7 @@ def rank_optimizer(job, folder):
         assert optimizer.stats()["copied_bytes"] == 0
         optimizer.close()
 
-    # a layer that is frozen, and begins with the parameters of rank 0 too, until it is unfrozen too late
+    # A frozen layer also begins with the parameters of rank 0. Later it is unfrozen, which is too late.
     for make in (shards, inner):
         model = network(job.rank)
         model[2].requires_grad_(False)
@@ -915,7 +915,7 @@ def rank_optimizer(job, folder):
     refused(lambda: step_of(model, optimizer, rows(0, job.rank)), "parameter 0 of group 1 was not known")
     optimizer.close()
 
-    # groups with rates and weight decays of their own, which a scheduler lets fall together
+    # groups with different rates and weight decays, which a scheduler reduces together
     def groups(model):
         return [{"params": model[:3].named_parameters(), "weight_decay": 0.1},
                 {"params": model[4].named_parameters(prefix="4"), "lr": 0.02}]
@@ -964,7 +964,7 @@ def rank_optimizer(job, folder):
     check_close(model, alone)
     optimizer.close()
 
-    # interrupted and resumed: parameters and residuals are in the checkpoint, with another rate than the next step has
+    # interrupted and resumed: the checkpoint has parameters and residuals, and another rate than the next step
     def rising(step, _, optimizer):
         optimizer.zero_grad()
         optimizer.param_groups[0]["lr"] = 0.05 if step < 5 else 0.1
@@ -998,14 +998,14 @@ def rank_optimizer(job, folder):
     optimizer_clips(job)
     optimizer_rate_zero(job)
 
-    # two momenta
+    # momentum in the recipe and in the optimizer
     for recipe, warned in ((DENSE + " signal=momentum(0.9)", True), ("sketched", True), ("scalecom", False)):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             inner(network(), recipe).close()
         assert any("SGD also has momentum" in str(w.message) for w in caught) == warned, (recipe, caught)
 
-    # an overflow that a scaler of one rank saw
+    # an overflow that only the scaler of one rank has seen
     model = network()
     optimizer = inner(model)
     optimizer.zero_grad()
@@ -1018,10 +1018,10 @@ def rank_optimizer(job, folder):
     job.close()
 
 
-# ---- what newer versions of torch have -------------------------------------------------------------
+# ---- features of newer versions of torch -------------------------------------------------------------
 
 def rank_scaler(job, _):
-    """The GradScaler of torch itself: an overflow on rank 1 is one step that nobody makes."""
+    """Uses torch's GradScaler. If rank 1 overflows, no rank makes that step."""
     join(job)
     for with_ddp in (True, False):
         model = network()
@@ -1045,7 +1045,7 @@ def rank_scaler(job, _):
         assert scaler.get_scale() == (512.0 if with_ddp or job.rank == 1 else 1024.0), scaler.get_scale()
         state.close()
 
-    # unscale_() is not taken for clipping, and the mean is clipped without the scale
+    # unscale_() is not mistaken for clipping, and the mean is clipped after the scale was removed
     def train(between, overflows):
         model, scaler = network(), torch.amp.GradScaler("cpu", init_scale=1024.0)
         optimizer = sluice.torch.Optimizer(model, DENSE + " nonfinite=skip-all", inner=sgd(model), job=job)
@@ -1128,7 +1128,7 @@ def rank_distributed_checkpoint(job, folder):
 
     whole = part(range(8))
     part(range(5), save=True)
-    assert part(range(5, 8), resume=True) == whole, "the resumed run ends with other parameters"
+    assert part(range(5, 8), resume=True) == whole, "the resumed run ends with different parameters"
     job.close()
     torch.distributed.destroy_process_group()
 
@@ -1139,7 +1139,7 @@ FSDP_RANKS = 4
 
 
 def rank_fsdp(job, folder):
-    """Two replicas of two pieces each: Gloo inside a replica, Sluice between them."""
+    """Two replicas have two pieces each. Gloo works inside a replica, and Sluice between the replicas."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
     from torch.distributed.tensor import DTensor
@@ -1155,7 +1155,7 @@ def rank_fsdp(job, folder):
         return model
 
     def trained(recipe, steps, save=None, restore=None):
-        model = shards(job.rank // 2, mesh["shard"])  # the second replica begins with other parameters
+        model = shards(job.rank // 2, mesh["shard"])  # the second replica begins with different parameters
         state = sluice.torch.replicate(model, mesh["shard"], recipe, job=job)
         optimizer = sgd(model)
         if restore:
@@ -1185,7 +1185,7 @@ def rank_fsdp(job, folder):
     for (name, p), wanted in zip(model.named_parameters(), alone.parameters()):
         assert isinstance(p, DTensor) and torch.allclose(p.full_tensor(), wanted, atol=1e-5), name
 
-    # FSDP's own HSDP, with Gloo between the replicas too
+    # FSDP's HSDP, which uses Gloo between the replicas too
     native = shards(0, mesh)
     optimizer = sgd(native)
     for step, loss in enumerate(losses):
@@ -1194,9 +1194,9 @@ def rank_fsdp(job, folder):
 
     _, _, whole, _ = trained(SPARSE, range(6))
     _, _, _, saved = trained(SPARSE, range(4), save=True)
-    for state in (None, saved[2]):  # the folder, and the bytes
+    for state in (None, saved[2]):  # from the folder, and from bytes
         _, _, resumed, _ = trained(SPARSE, range(4, 6), restore=(*saved[:2], state))
-        assert resumed == whole, f"the resumed run ends with other parameters (as bytes: {state is not None})"
+        assert resumed == whole, f"the resumed run ends with different parameters (as bytes: {state is not None})"
     os.environ["SLUICE_RECIPE"] = SPARSE
     state = sluice.torch.replicate(shards(0, mesh["shard"]), mesh["shard"], job=job)
     assert state.recipe == sluice.Recipe(SPARSE, update="none"), state.recipe
@@ -1207,14 +1207,14 @@ def rank_fsdp(job, folder):
         except sluice.InvalidError as error:
             assert why in str(error), error
         else:
-            raise AssertionError(f"'{why}' was not said")
+            raise AssertionError(f"no error says '{why}'")
     state.close()
     job.close()
     torch.distributed.destroy_process_group()
 
 
 def rank_fsdp_deep(job, folder):
-    """More modules than a notify once had bits for: a model each, all open at once."""
+    """Opens one model per module, all at once. They are more than a notify could once number."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
@@ -1251,7 +1251,7 @@ def rank_fsdp_deep(job, folder):
 # ---- ends ------------------------------------------------------------------------------------------
 
 class Stumbles(torch.autograd.Function):
-    """Raises when its gradient comes: by then later layers have been pushed."""
+    """Raises when its gradient is computed. By then, later layers have been pushed."""
 
     @staticmethod
     def forward(context, x):
@@ -1274,7 +1274,7 @@ def rank_stumbles(job, _):
 
 
 def rank_leaves(job, _):
-    """Neither the model nor the job nor the group is closed."""
+    """Closes neither the model nor the job nor the group."""
     join(job)
     ddp, _ = wrapped(job, network(), SPARSE)
     optimizer = sgd(ddp)
@@ -1289,7 +1289,7 @@ def resident_kib():
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") // 1024
 
 
-needs_torch_2_6 = unittest.skipIf(torch_version < [2, 6], "it needs torch 2.6 or later")
+needs_torch_2_6 = unittest.skipIf(torch_version < [2, 6], "needs torch 2.6 or later")
 
 
 class Torch(unittest.TestCase):
@@ -1335,7 +1335,7 @@ class Torch(unittest.TestCase):
         ranks.run(3, "rank_adds_in_rank_order").all_well()
 
     def flat(self, step):
-        """After a while a step keeps no object of this package, and no memory. LEAK_STEPS: how long to look."""
+        """After a while, steps leave no object of this package and no memory. LEAK_STEPS is the number of steps."""
         steps = int(os.environ.get("LEAK_STEPS", "1000"))
         package = tracemalloc.Filter(True, os.path.join(os.path.dirname(sluice.__file__), "*"))
         for _ in range(300):
@@ -1399,7 +1399,7 @@ class Torch(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stdout)
 
     def test_negative_bit(self):
-        """A view that torch negates when it reads it, which has the memory of what it was made of."""
+        """A view that torch negates when it reads it. It shares the memory of the original tensor."""
         with sluice.Job() as job:
             mean, ones = torch.zeros(3), torch._neg_view(torch.ones(3))
             with job.open(mean, "up=all down=all update=none") as model:
@@ -1415,7 +1415,7 @@ class Torch(unittest.TestCase):
             self.assertEqual(sluice.torch._flat.bytes_of(ones), sluice.torch._flat.bytes_of(-torch.ones(3)))
 
     def environment(self, code, status=0, **more):
-        """Two processes with the variables by which torch's env:// meets; returns what they said."""
+        """Runs two processes with the variables of torch's env://, and returns their output."""
         with socket.socket() as free:
             free.bind(("localhost", 0))
             port = free.getsockname()[1]
@@ -1435,11 +1435,11 @@ class Torch(unittest.TestCase):
              "assert job.sum([job.rank + 1]) == [3.0] and torch.distributed.get_world_size() == 2\n")
 
     def test_torchrun(self):
-        """The variables that torchrun sets, whose store is rank 0's here."""
+        """Sets the variables of torchrun. Here rank 0 has the store."""
         self.environment(self.MEETS, TORCHELASTIC_RUN_ID="test")
 
     def test_environment(self):
-        """The same variables from another launcher, and some of them: nobody trains alone."""
+        """Sets the variables of another launcher, all or some of them. No process trains alone."""
         self.environment(self.MEETS)
         for said in self.environment(self.MEETS, 1, MASTER_PORT=""):
             self.assertIn("InvalidError: WORLD_SIZE=2, but this process is a job of one, because there is no PMIx and "
@@ -1448,7 +1448,7 @@ class Torch(unittest.TestCase):
             self.assertIn("InvalidError: RANK=2 and WORLD_SIZE=2 do not fit together", said)
 
     def test_restart_with_old_keys(self):
-        """torchrun's store outlives the processes of an attempt, and has their keys."""
+        """The store of torchrun outlives the processes of an attempt, and still has their keys."""
         store = torch.distributed.HashStore()
         for attempt in ("0", "1"):
             with unittest.mock.patch.dict(os.environ, TORCHELASTIC_RESTART_COUNT=attempt):
