@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""A ConvNet on Fashion-MNIST, 225 steps: what clipping costs, before momentum and after it.
+"""Trains a ConvNet on Fashion-MNIST for 225 steps, and measures the cost of clipping before and after momentum.
 
     torchrun --nproc-per-node 2 python/bench/clipping.py
 
-Prints the accuracy of the dense recipe and of a sparse one with signal=momentum: without clipping, with
-clip=1.0, and with torch's clip_grad_norm_(1.0) after backward(), of which there is a warning.
+Prints the accuracy of the dense recipe and of a sparse one with signal=momentum. Each is trained without clipping,
+with clip=1.0, and with torch's clip_grad_norm_(1.0) after backward(), for which sluice.torch prints a warning.
 """
 import argparse
 import os

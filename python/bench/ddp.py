@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Step times of DistributedDataParallel over Gloo and of sluice.torch, side by side in one job:
+"""Measures step times of DistributedDataParallel over Gloo and of sluice.torch in one job:
 
     srun -n4 --mpi=pmix python3 python/bench/ddp.py [--model gpt:384,6]
 
-The ways take turns, so that what disturbs the machine disturbs all of them. A time is the median over
-the steps of rank 0. "alone" is a step in which every rank keeps its own gradients. "copied" is what
-torch's copy_(), mul(), div() and add_() wrote between backward() and the optimizer in one step: the
-passes over memory of DDP, its hook and sluice.torch, and not those inside the library. On several
-nodes GLOO_SOCKET_IFNAME names the interface that leads from node to node.
+The ways take turns, so that other load on the machine affects all of them. A time is the median over the steps of
+rank 0. In "no exchange", every rank keeps its own gradients. "MB written" counts the bytes that torch's copy_(),
+mul(), div() and add_() write in one step. These are the passes over memory of DDP, its hook and sluice.torch, but not
+those inside the library. On several nodes, GLOO_SOCKET_IFNAME names the interface of the network between them.
 """
 import argparse
 import json
@@ -30,7 +29,7 @@ SPARSE = "up=topk(0.01) down=topk(0.05)"
 NAMES = ["no exchange", "gloo", "gloo, fp16 hook", "gloo, PowerSGD rank 2", "compress: up=all down=all",
          f"compress: {SPARSE}", f"optimizer: {SPARSE} update=none", f"optimizer: {SPARSE} update=sgd"]
 WARM = 6
-LENGTH = 32  # characters of a row of the GPT
+LENGTH = 32  # characters in each row of the GPT
 PASSES = ("aten::copy_", "aten::mul_", "aten::mul", "aten::div_", "aten::div", "aten::add_", "aten::zero_",
           "aten::clone")
 
@@ -43,7 +42,7 @@ def mlp(widths):
 
 
 def model_and_rows(text, batch, seed):
-    """What --model says, and the rows of one rank."""
+    """Returns the model that --model names, and the rows of one rank."""
     torch.manual_seed(1)
     kind, _, numbers = text.partition(":")
     sizes = [int(n) for n in numbers.split(",")]
@@ -57,7 +56,7 @@ def model_and_rows(text, batch, seed):
 
 
 class Turn:
-    """A way, its times, and what it sent."""
+    """A way to exchange gradients, its times, and the bytes that it sent."""
 
     def __init__(self, name, job, args):
         model, self.x, self.y = model_and_rows(args.model, args.batch, job.rank)
@@ -80,7 +79,7 @@ class Turn:
         self.wire += ways.sent_on_the_wire() - before
 
     def written(self):
-        """Bytes that torch's passes over gradients wrote in one step; another one is not counted."""
+        """Makes one uncounted step. Returns the bytes that torch's passes over gradients wrote in it."""
         largest = max(p.numel() for p in self.way.module.parameters())
         few = sum(p.numel() for p in self.way.module.parameters()) // 1000
         with torch.profiler.profile(record_shapes=True) as profile:
@@ -100,8 +99,8 @@ class Turn:
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", default="mlp:784,1024,1024,10", help="or gpt:WIDTH,LAYERS")
-    parser.add_argument("--batch", type=int, default=64, help="rows of a rank in a step")
-    parser.add_argument("--steps", type=int, default=40, help="of each way in a round")
+    parser.add_argument("--batch", type=int, default=64, help="rows per rank and step")
+    parser.add_argument("--steps", type=int, default=40, help="steps of each way per round")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--ways", default=";".join(NAMES), help="separated by semicolons")
     parser.add_argument("--results", help="a file to which each row is added, as JSON")

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Fashion-MNIST with an MLP 784-256-128-10: loss, accuracy, bytes and step time of several ways to
-exchange gradients, with several seeds, in one job:
+"""Compares ways to exchange gradients: loss, accuracy, bytes and step time of an MLP on Fashion-MNIST.
+
+One job trains an MLP 784-256-128-10 with all of them and several seeds:
 
     srun -n4 --mpi=pmix python3 python/bench/fashion.py --results fashion.jsonl
 
-Each training adds a line to the file of results. What is in it already is not trained again, so the
-script can be interrupted and goes on. At the end it prints a table. On several nodes
-GLOO_SOCKET_IFNAME names the interface that leads from node to node.
+Each training adds a line to the file of results. A training that has a line is not repeated, so the script can be
+interrupted and continues. At the end it prints a table. On several nodes, GLOO_SOCKET_IFNAME names the interface of
+the network between them.
 """
 import argparse
 import json
@@ -43,7 +44,7 @@ def network():
 
 
 def train(job, name, seed, args, data):
-    """One training; returns a row of the table, the same on all ranks."""
+    """Trains once. Returns a row of the table, which is the same on all ranks."""
     x, y, test_x, test_y = data
     torch.manual_seed(seed)
     model = network()
@@ -106,10 +107,10 @@ def main():
     parser.add_argument("--ways", default=";".join(NAMES), help="separated by semicolons")
     parser.add_argument("--seeds", default="1,2,3")
     parser.add_argument("--epochs", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=1 << 30, help="of an epoch at most")
+    parser.add_argument("--steps", type=int, default=1 << 30, help="largest number of steps per epoch")
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--lr", type=float, default=0.05)
-    parser.add_argument("--falling", action="store_true", help="the rate falls to zero in a straight line")
+    parser.add_argument("--falling", action="store_true", help="the rate falls linearly to zero")
     parser.add_argument("--momentum", type=float, default=0.9)
     parser.add_argument("--table", metavar="FILE", help="only print the table of an earlier run")
     args = parser.parse_args()

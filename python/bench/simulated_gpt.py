@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""A small GPT that four simulated ranks train with AdamW, at the shards or at the workers.
+"""Trains a small GPT on four simulated ranks with AdamW, at the shards or at the workers.
 
     python/bench/simulated_gpt.py TEXT "up=topk(0.04),uniform(4) down=topk(0.04),uniform(4) update=adamw(0.2,0.99,1e-8,0.1)"
     python/bench/simulated_gpt.py TEXT "up=topk(0.04),uniform(4) down=topk(0.04),uniform(4) update=none"
 
-With update=none, AdamW with --betas and --decay makes its step at the workers, with the mean that they pull. TEXT is
-a file of text, which may be packed by gzip; its last tenth is for validation. Prints a line of JSON: the loss, and how
-many times fewer bytes than dense ones the ranks pushed and pulled, their own shards included.
+With update=none, the workers pull the mean and make the step of AdamW with --betas and --decay. TEXT is a text file,
+which may be compressed by gzip. Its last tenth is used for validation. Prints a line of JSON with the loss, and the
+factor by which the ranks pushed and pulled fewer bytes than a dense job. Bytes for a rank's own shards are included.
 """
 import argparse
 import ctypes
@@ -23,12 +23,12 @@ from sluice._library import check, lib
 from sluice.recipe import attributes
 
 LENGTH, WORKERS, ROWS, WIDTH, LAYERS, HEADS = 64, 4, 4, 96, 2, 4
-CLIP, WARMUP, LOWEST = 1.0, 50, 0.1  # norm of a worker's gradient; steps; share of the rate at the end
+CLIP, WARMUP, LOWEST = 1.0, 50, 0.1  # largest norm of a worker's gradient; steps; final share of the rate
 RANK_MAIN = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
 
 
 class Net:
-    """One vector of parameters for each worker, in one batch."""
+    """Has one vector of parameters for each worker, and computes all workers in one batch."""
 
     def __init__(self, symbols, workers):
         self.symbols, self.shapes = symbols, {}  # name: (shape, standard deviation; 0 for zeros, -1 for ones)
@@ -64,7 +64,7 @@ class Net:
         return torch.addcmul(self.of[name + "b"].unsqueeze(1), layer_norm(x, (WIDTH,)), self.of[name + "g"].unsqueeze(1))
 
     def loss(self, x, y):
-        """The sum over the workers of their mean losses; x: workers, rows, places."""
+        """Returns the sum of the workers' mean losses. The dimensions of x are workers, rows and places."""
         workers, rows, _ = x.shape
         table = self.of["tok"].reshape(workers * self.symbols, WIDTH)
         z = embedding(x + torch.arange(workers).view(-1, 1, 1) * self.symbols, table) + self.of["pos"].unsqueeze(1)
@@ -81,7 +81,7 @@ class Net:
         return cross_entropy(scores.view(-1, self.symbols), y.reshape(-1), reduction="sum") / (rows * LENGTH)
 
     def gradients(self, x, y):
-        """Of each worker, with at most the norm CLIP."""
+        """Returns the gradient of each worker. Its norm is at most CLIP."""
         self.grads.zero_()
         with torch.enable_grad():
             self.loss(x, y).backward()
@@ -94,7 +94,7 @@ def draw(text, workers, rows, generator):
 
 
 class Training:
-    """What the simulated ranks share. Only one of them runs at any time."""
+    """The state that the simulated ranks share. Only one of them runs at any time."""
 
     def __init__(self, args):
         with (gzip.open if args.text.endswith(".gz") else open)(args.text, "rb") as file:
@@ -117,14 +117,14 @@ class Training:
         return self.args.lr * min(1, step / WARMUP) * (LOWEST + (1 - LOWEST) * falling)
 
     def prepare(self, step):
-        """The first rank that comes to a step computes the gradients of all."""
+        """Called by each rank. The first one in a step computes the gradients of all ranks."""
         if self.drawn < step:
             self.drawn = step
             self.net.params.copy_(self.x)
             self.net.gradients(*draw(self.train, WORKERS, ROWS, self.generator))
 
     def finish(self, step, pulled):
-        """The first rank that has pulled makes the step of all."""
+        """Called by each rank after its pull. The first one in a step changes the shared parameters."""
         if self.done == step:
             return
         self.done, lr, (b1, b2) = step, self.rate(step), self.args.betas
@@ -162,7 +162,7 @@ class Training:
             try:
                 with torch.no_grad():
                     self.rank(job)
-            except Exception as error:  # a callback of C has nobody to raise it to
+            except Exception as error:  # an exception cannot pass through the C code that calls this
                 self.error = self.error or error
                 return -1
             return 0
@@ -185,8 +185,8 @@ def main():
     parser.add_argument("recipe")
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--lr", type=float, default=4e-3)
-    parser.add_argument("--betas", type=float, nargs=2, default=(0.2, 0.99), help="of the workers' AdamW")
-    parser.add_argument("--decay", type=float, default=0.1, help="of the workers' AdamW")
+    parser.add_argument("--betas", type=float, nargs=2, default=(0.2, 0.99), help="betas of the workers' AdamW")
+    parser.add_argument("--decay", type=float, default=0.1, help="weight decay of the workers' AdamW")
     parser.add_argument("--seed", type=int, default=1)
     torch.set_num_threads(1)
     print(json.dumps(Training(parser.parse_args()).run()), flush=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The ways to exchange gradients that ddp.py and fashion.py compare, and how their bytes are counted."""
+"""The ways to exchange gradients that ddp.py and fashion.py compare, and the counting of their bytes."""
 import fcntl
 import os
 import socket
@@ -16,7 +16,7 @@ INTERFACE = os.environ.get("GLOO_SOCKET_IFNAME", "")
 
 
 def own_address():
-    """Of the interface that Gloo uses; without one all ranks are on this machine."""
+    """Returns the address of Gloo's interface. Without an interface, all ranks are on this machine."""
     if not INTERFACE:
         return "127.0.0.1"
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
@@ -26,7 +26,7 @@ def own_address():
 
 
 def start():
-    """Joins the job and, through it, a Gloo group of the same ranks; returns the job."""
+    """Joins the job, and a Gloo group of the same ranks. Returns the job."""
     job = sluice.torch.default_job()
     where, store = b"", None
     if job.rank == 0:
@@ -40,10 +40,10 @@ def start():
 
 
 def sent_on_the_wire():
-    """Bytes that this node has sent by the interface, as that counts them; 0 without one.
+    """Returns the bytes that this node's interface has sent, or 0 without an interface.
 
-    An interface of a network namespace counts a large segment before it is cut into packets, with one
-    header, and so fewer headers than a wire would have.
+    An interface of a network namespace counts a large segment with one header, before it is cut into packets. So it
+    counts fewer headers than a real network has.
     """
     if not INTERFACE:
         return 0
@@ -52,7 +52,7 @@ def sent_on_the_wire():
 
 
 def add_in_rank_order(_, bucket):
-    """A hook that gathers the gradients over Gloo, and adds them as the shards of Sluice do."""
+    """A hook that gathers the gradients over Gloo, and adds them in the order of Sluice's shards."""
     mine = bucket.buffer()
     rows = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
     dist.all_gather(rows, mine)
@@ -65,9 +65,10 @@ def add_in_rank_order(_, bucket):
 
 
 class Way:
-    """model, for the forward pass, optimizer, and of Sluice state. name is KIND or KIND: RECIPE.
+    """A way to exchange gradients: model (for the forward pass), optimizer and, with Sluice, state.
 
-    optimizer: a function that makes one for a module, without momentum if the recipe has momentum.
+    name is KIND or KIND: RECIPE. optimizer is a function that makes an optimizer for a module. The optimizer has no
+    momentum if the recipe has.
     """
 
     def __init__(self, name, job, module, optimizer, steps_per_epoch=0, **ddp):
@@ -81,10 +82,10 @@ class Way:
                 module, recipe, job=job, steps_per_epoch=steps_per_epoch,
                 **({"lr": inner.param_groups[0]["lr"]} if shards else {"inner": inner}))
             return
-        # The Gloo of torch 1.13 cannot send the buffer of type bool that the GPT has.
+        # The Gloo of torch 1.13 cannot send the GPT's buffer of type bool.
         module._ddp_params_and_buffers_to_ignore = [name for name, _ in module.named_buffers()]
-        # Over Gloo PowerSGD's callbacks of several buckets meet in another order on each rank, and fail:
-        # one bucket. torch 1.13 cuts the first one at this size, whatever bucket_cap_mb says.
+        # Over Gloo, PowerSGD's callbacks of several buckets run in a different order on each rank, and fail. So there
+        # is only one bucket. torch 1.13 ends the first bucket at this size, whatever bucket_cap_mb is.
         usual = dist._DEFAULT_FIRST_BUCKET_BYTES
         if "PowerSGD" in kind:
             dist._DEFAULT_FIRST_BUCKET_BYTES, ddp["bucket_cap_mb"] = 1 << 32, 4096
@@ -105,13 +106,13 @@ class Way:
             raise ValueError(f"no way to exchange gradients is named '{kind}'")
 
     def exchange(self):
-        """Around a backward: without an exchange each rank keeps its own gradients."""
+        """Returns a context for the backward pass. Without an exchange, each rank keeps its own gradients."""
         return self.model.no_sync() if self.name == "no exchange" else _Nothing()
 
     def sent(self, steps):
-        """Bytes of gradients and answers that all ranks together sent, without headers of the network.
+        """Returns the bytes of gradients and answers that all ranks together have sent, without network headers.
 
-        Of Gloo it is what its ring sends. It is collective.
+        For Gloo, these are the bytes of its ring. This call is collective.
         """
         if self.state:
             stats = self.state.stats()

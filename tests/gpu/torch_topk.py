@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""torch.topk of |residual += x| on the GPU, for sluice-bench --torch: torch_topk.py N:K:ANDS...
+"""Measures torch.topk of |residual += x| on the GPU, for sluice-bench --torch: torch_topk.py N:K:ANDS...
 
-x has N Gaussian values (ANDS -1), or bits of an entropy as in tools/bench/axes.h. Prints a line
-"N K ANDS MILLISECONDS" for each argument: medians, of the addition and the selection together."""
+x has N Gaussian values (ANDS is -1), or bits with the entropy of ANDS as in tools/bench/axes.h. Prints a line
+"N K ANDS MILLISECONDS" for each argument. The time is the median of the addition and the selection together."""
 import sys
 
 try:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The methods of sluice_recipe(7) once more, in numpy, written from the manual pages alone.
+"""A second implementation of the methods of sluice_recipe(7), in numpy, written only from the manual pages.
 
-Each method is a class of one job: step(gradients, lr) takes the gradients of all workers, in rank
-order, and moves x, the parameters that all workers hold; held(i) are those of worker i. Every operation is one of float32, in the
-order in which the pages write it, so that x can be compared with the library's bit by bit.
+Each method is a class, and an object of it is a job. step(gradients, lr) takes the gradients of all workers in rank
+order and changes x, the parameters that all workers hold. held(i) returns the parameters of worker i. Every operation
+is in float32 and in the order of the pages, so that x can be compared with the library's parameters bit by bit.
 """
 import copy
 import math
@@ -15,12 +15,12 @@ f32 = np.float32
 
 
 def count(density, n):
-    """The number of coordinates of a density: rounded up."""
+    """Returns the number of coordinates of a density, rounded up."""
     return math.ceil(density * n)
 
 
 def top(v, k):
-    """Indices of the k largest in magnitude, ties to the lower index, zeros never."""
+    """Returns the indices of the k largest magnitudes, but no zeros. The lower index wins a tie."""
     order = np.argsort(-np.abs(v), kind="stable")[:k]
     return np.sort(order[v[order] != 0])
 
@@ -32,7 +32,7 @@ def only(v, support):
 
 
 def lanes(a):
-    """The sum of float32s in 32 lanes."""
+    """Returns the sum of float32s, added in 32 lanes."""
     total = np.zeros(32, f32)
     for row in np.append(a, np.zeros(-len(a) % 32, f32)).reshape(-1, 32):
         total = total + row
@@ -42,14 +42,14 @@ def lanes(a):
 
 
 def bf16(x):
-    """Rounded to nearest even, and to the largest finite number."""
+    """Returns x rounded to bfloat16: to nearest even, and at most to the largest finite number."""
     bits = int(f32(x).view(np.uint32))
     bits = bits + 0x7fff + (bits >> 16 & 1) >> 16
     return np.uint32(min(bits, 0x7f7f) << 16).view(f32)
 
 
 def twomeans(v):
-    """One block."""
+    """Encodes and decodes one block."""
     a, factor = np.abs(v), f32(1)
     with np.errstate(over="ignore"):
         if np.isinf(lanes(a)):
@@ -63,24 +63,24 @@ def twomeans(v):
 
 
 def e3m0(v):
-    """One block."""
+    """Encodes and decodes one block."""
     a = np.abs(v)
     fraction, exponent = np.frexp(a.max())
     if a.max() < f32(2.0 ** -126):
         return np.zeros_like(v)
     scale = np.float64(2) ** min(max(int(exponent) - (fraction < 0.75), -119), 127)
     levels = scale * np.array([0] + [2.0 ** e for e in range(-6, 1)])
-    distances = np.abs(a.astype(np.float64)[:, None] - levels[::-1])  # the larger one of two
+    distances = np.abs(a.astype(np.float64)[:, None] - levels[::-1])  # the larger level wins a tie
     return np.copysign(levels[::-1][np.argmin(distances, axis=1)].astype(f32), v)
 
 
 def coded(code, v):
-    """What a receiver decodes from a message of these values."""
+    """Returns what a receiver decodes from a message of these values."""
     return np.concatenate([code(v[at:at + 512]) for at in range(0, len(v), 512)] + [v[:0]])
 
 
 def sum_of(messages):
-    """In rank order."""
+    """Adds the messages in rank order."""
     total = messages[0].copy()
     for message in messages[1:]:
         total = total + message
@@ -88,7 +88,7 @@ def sum_of(messages):
 
 
 def share_of(workers):
-    """What a sum is multiplied by to become a mean: the float32 nearest to 1 / workers."""
+    """Returns the factor that makes a sum a mean: the float32 nearest to 1 / workers."""
     return f32(1) / f32(workers)
 
 
@@ -97,7 +97,7 @@ def mean_of(messages):
 
 
 class Update:
-    """The change of the parameters that the mean asks for, from an empty state."""
+    """An update rule. It computes the change of the parameters from the mean, and begins without state."""
 
     def __init__(self, kind="sgd", m=0.0):
         self.kind, self.m, self.v = kind, f32(m), None
@@ -113,13 +113,13 @@ class Update:
         return self.v if self.kind == "momentum" else mean + self.m * self.v
 
     def change(self, mean, lr, x):
-        """lr is None where the messages include it; x: the parameters."""
+        """x is the parameters. lr is None if the messages include the learning rate."""
         direction = self.direction(mean)
         return direction if lr is None else lr * direction
 
 
 def power(base, n):
-    """By squaring, in double precision, as the pages specify it."""
+    """Computes base ** n by squaring, in double precision, as the pages specify."""
     result, square = 1.0, float(base)
     while n:
         result = result * square if n & 1 else result
@@ -128,7 +128,7 @@ def power(base, n):
 
 
 class Adam:
-    """update=adam and, with apart=True, adamw; decay: also that of decay=."""
+    """update=adam or, with apart=True, adamw. decay is theirs or that of decay=."""
 
     def __init__(self, b1, b2, epsilon, decay=0, apart=False):
         self.b1, self.b2, self.epsilon, self.decay = f32(b1), f32(b2), f32(epsilon), f32(decay)
@@ -170,7 +170,7 @@ class Dense(Job):
 
 
 class Sparse(Job):
-    """A residual at each worker, and at a shard if it selects; a momentum at the worker."""
+    """Each worker has a residual and may have momentum. A shard that selects also has a residual."""
 
     def __init__(self, x, workers, shards, up, down=None, inside=True, update="sgd", m=0.0,
                  momentum=None, mask=True):
@@ -191,7 +191,7 @@ class Sparse(Job):
             self.e[i] = self.e[i] + signal
 
     def take(self, i, support):
-        """What worker i sends at these coordinates; it leaves the residual."""
+        """Returns what worker i sends at these coordinates, and subtracts it from the residual."""
         s = only(self.e[i], support)
         self.e[i] = self.e[i] - s
         if self.momentum is not None and self.mask:
@@ -210,7 +210,7 @@ class Sparse(Job):
         self.x = self.x + p
 
     def supports(self):
-        """Of each worker, the coordinates that it sends."""
+        """Returns the coordinates that each worker sends."""
         return [top(e, count(self.up, len(e))) for e in self.e]
 
     def step(self, gradients, lr):
@@ -221,7 +221,7 @@ class Sparse(Job):
 
 
 class Coded(Sparse):
-    """Values in blocks of a message. up=all sends zeros too, and then down=all does."""
+    """Values that are encoded in blocks of a message. up=all also sends zeros, and so does down=all with it."""
 
     def __init__(self, x, workers, shards, up, down, up_code, down_code, inside=True):
         super().__init__(x, workers, shards, up, down, inside)
@@ -254,8 +254,8 @@ class Coded(Sparse):
 
 
 class Drift(Sparse):
-    """signal=drift when=every(H),fragments(P): the program steps by SGD and pushes its parameters.
-    Each fragment has as many shards."""
+    """signal=drift when=every(H),fragments(P): the program runs SGD and pushes its parameters. All fragments have the
+    same number of shards."""
 
     def __init__(self, x, workers, shards, every=1, fragments=1, decay=1.0, keep=0.0, rate=1.0,
                  **rest):
@@ -300,7 +300,7 @@ class Drift(Sparse):
 
 
 class Threshold(Sparse):
-    """up=threshold(lambda): to a shard at most a quarter of it; small shards 64, or all."""
+    """up=threshold(lambda): sends at most a quarter of a shard, but up to 64 coordinates of a small one."""
 
     def to_shard(self, e):
         above = np.flatnonzero(np.abs(e) >= f32(self.up))
@@ -313,7 +313,7 @@ class Threshold(Sparse):
 
 
 class Cyclic(Sparse):
-    """up=cyclic(density): the leader's top-k, or the largest of each chunk, for all."""
+    """up=cyclic(density): all workers send the leader's top-k, or the leader's largest of each chunk."""
 
     def __init__(self, x, workers, shards, up, chunk=None, **rest):
         super().__init__(x, workers, shards, up, **rest)
@@ -330,14 +330,14 @@ class Cyclic(Sparse):
 
 
 class Lazy(Job):
-    """signal=innovation when=lazy(window,weight): LAG, decided by the workers."""
+    """signal=innovation when=lazy(window,weight): LAG. The workers decide whether to upload."""
 
     def __init__(self, x, workers, shards, window, weight, longest=None):
         super().__init__(x, workers, shards)
         self.window, self.weight, self.longest = window, weight, longest
         self.q = [np.zeros_like(x) for _ in range(workers)]
         self.total = np.zeros_like(x)
-        self.changes = []  # |change of x|^2, the newest last
+        self.changes = []  # |change of x|^2, with the newest at the end
         self.left_out = [0] * workers
         self.sent = self.skipped = 0
 
@@ -363,7 +363,7 @@ class Lazy(Job):
 
 
 def recipes():
-    """Pairs of a recipe, with the residual's placement spelled out, and what makes its job of
+    """Yields pairs of a recipe, which names the residual's placement, and a function that makes its job from
     (x, workers, shards)."""
     yield "up=all down=all memory=none", Dense
     for kind in "momentum", "nesterov":

@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Compares the library with methods.py, bit by bit.
 
-    oracle.py simulate LIBRARY     calls LIBRARY (a libsluice.so, as it is installed) by ctypes: all
-                                   ranks by sluice_simulate(), and a job of one by sluice_init()
-    oracle.py write FILE           writes gradients and what the parameters must become, for
-                                   tests/unit/test_oracle.c, which runs real processes
+    oracle.py simulate LIBRARY     calls LIBRARY (such as an installed libsluice.so) by ctypes: all ranks
+                                   by sluice_simulate(), and a job of one rank by sluice_init()
+    oracle.py write FILE           writes gradients and the expected parameters, for
+                                   tests/oracle/processes, which runs real processes
 
-Ends with status 77, which make check shows as skipped, where there is no numpy.
+Without numpy, it ends with status 77, which make check shows as skipped.
 """
 import ctypes
 import re
@@ -25,21 +25,21 @@ import methods
 RANKS = 1, 2, 3, 7
 SHAPES = (1, 1), (2, 1), (31, 1), (31, 3), (1009, 1), (1009, 3)  # parameters, shards
 STEPS = 14
-# The rate falls twice, to numbers that no float32 holds exactly.
-SLUICE_LR = 1  # of sluice.h
+# the learning rate falls twice, to numbers that no float32 holds exactly
+SLUICE_LR = 1  # from sluice.h
 RATES = np.array([0.1] * 5 + [0.07] * 5 + [0.003] * 4, np.float32)
 
 
 class Case:
-    """One recipe on one job; expected: of each step and rank, the parameters that it holds. With
-    signal=drift the program steps by itself, along the gradient."""
+    """One recipe in one job. expected[step][rank] are the parameters that the rank must hold. With signal=drift, the
+    program itself steps along the gradient."""
 
     def __init__(self, recipe, make, ranks, count, shards):
         self.recipe, self.ranks, self.count, self.shards = recipe, ranks, count, shards
         random = np.random.default_rng(1000 * ranks + count)
         self.start = random.standard_normal(count).astype(np.float32)
         g = random.standard_normal((STEPS, ranks, count)) ** 3
-        if "lazy" in recipe:  # gradients that come to rest, so that some uploads are left out
+        if "lazy" in recipe:  # the gradients converge, so that some uploads are left out
             g = g[0] + g * 0.7 ** np.arange(STEPS)[:, None, None] * (2 + np.arange(ranks)[:, None])
         g[2::4] = np.round(g[2::4] * 2) / 2  # ties, and zeros of both signs
         self.gradients = g.astype(np.float32)
@@ -92,7 +92,7 @@ class Library:
             raise RuntimeError(self.c.sluice_last_error().decode())
 
     def train(self, job, case):
-        """The parameters after each step, on this rank."""
+        """Trains a case on this rank. Returns the parameters after each step."""
         params = case.start.copy() if self.c.sluice_rank(job) == 0 else np.zeros_like(case.start)
         attr = ModelAttr(size=ctypes.sizeof(ModelAttr), count=case.count,
                          recipe=case.recipe.encode(), shards=case.shards, lr=float(RATES[0]))
@@ -115,7 +115,7 @@ class Library:
         return got
 
     def simulate(self, ranks, all_cases):
-        """got[rank][case]"""
+        """Trains all cases on simulated ranks. Returns the results as got[rank][case]."""
         got = [[None] * len(all_cases) for _ in range(ranks)]
 
         def rank_main(job, _):
@@ -123,7 +123,7 @@ class Library:
             try:
                 for i, case in enumerate(all_cases):
                     got[rank][i] = self.train(job, case)
-            except Exception as error:  # a callback of C has nobody to raise it to
+            except Exception as error:  # an exception cannot pass through the C code that calls this
                 print(f"rank {rank}: {error}", file=sys.stderr)
                 return -1
             return 0
@@ -140,7 +140,7 @@ class Library:
 
 
 def differences(case, got, rank, who):
-    """Prints the first one; the number of them."""
+    """Prints the first difference. Returns 1 if there is one."""
     expected = np.ascontiguousarray(case.expected[:, rank])
     wrong = got.view(np.uint32) != expected.view(np.uint32)
     if wrong.any():
@@ -156,7 +156,7 @@ def compare(who, all_cases, got):
 
 
 def check_lazy(all_cases):
-    """Both decisions must have been taken somewhere, or nothing was compared."""
+    """Returns 1 unless some uploads were sent and some left out, because then one case was not compared."""
     jobs = [c.job for c in all_cases if isinstance(c.job, methods.Lazy)]
     return int(not (any(j.skipped for j in jobs) and any(j.sent > j.workers for j in jobs)))
 
@@ -176,12 +176,12 @@ def main_simulate(path):
     return wrong != 0
 
 
-# ---- for test_oracle.c --------------------------------------------------------------------------
+# ---- for tests/oracle/processes --------------------------------------------------------------------------
 
 def main_write(path):
-    """Numbers are little-endian. u32 cases, steps; f32 rate[steps]; of each case u32 ranks, count,
-    shards, length of the recipe with its final zeros (a multiple of 4); the recipe; f32 start[count],
-    gradient[step][rank][count], expected[step][rank][count]."""
+    """Writes the cases to a file. Numbers are little-endian. The file begins with u32 cases, steps and f32 rate[steps].
+    Each case has u32 ranks, count, shards and the length of the recipe with its final zeros (a multiple of 4). Then
+    come the recipe and f32 start[count], gradient[step][rank][count] and expected[step][rank][count]."""
     with open(path, "wb") as out:
         everything = [case for ranks in RANKS for case in cases(ranks)]
         out.write(struct.pack("<II", len(everything), STEPS) + RATES.tobytes())

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Steps of Sluice beside the dense allreduce of the MPIs on this machine, on the same cores.
+"""Compares steps of Sluice with the dense allreduce of the MPIs on this machine, on the same cores.
 
     tools/devcluster/devcluster run -n 1 -- python3 tools/bench/allreduce.py [--count 10000000] [--ranks 2,4] [--cores 0,1]
 
 Needs srun with PMIx for sluice-bench, and mpicc and mpirun of Open MPI (mpicc.openmpi, mpirun.openmpi) or MPICH
-(mpicc.mpich, mpirun.mpich), as Debian names them; one that is missing is left out. Open MPI yields when idle, all
-use shared memory. In each round every one of them runs once, one after another; medians of the rounds' medians, and
-of the ratios within a round. Sluice's steps are top-k of --density both ways, of a gradient that is given to sluice_push
-(pushed) and of one that was added to the residual where it was computed (accumulated: sluice_accumulator), and dense.
+(mpicc.mpich, mpirun.mpich), as Debian names them. An MPI that is missing is left out. All use shared memory, and Open
+MPI yields when idle. In each round, each system runs once, one after another. The figures are medians of the rounds'
+medians, and medians of the ratios within a round. Sluice runs three kinds of steps. "pushed" is top-k of --density both
+ways of a gradient that is passed to sluice_push. "accumulated" is the same for a gradient that was added to the
+residual where it was computed (sluice_accumulator). "dense" sends everything.
 """
 import argparse
 import json
@@ -83,7 +84,7 @@ def allreduce(name, program, ranks, args):
     else:
         command += ["-bind-to", "none", "-launcher", "fork"]
     slurm = [v for v in os.environ if v.startswith(("SLURM", "PMI", "OMPI"))]
-    bare = {k: v for k, v in os.environ.items() if k not in slurm}  # neither MPI is to ask Slurm
+    bare = {k: v for k, v in os.environ.items() if k not in slurm}  # so that no MPI uses Slurm
     done = subprocess.run(command + ["-n", str(ranks), program, str(args.count), str(args.times), "2"], env=bare,
                           stdout=subprocess.PIPE, check=True, timeout=600)
     return float(done.stdout)
@@ -109,7 +110,7 @@ def main():
     parser.add_argument("--ranks", default="2,4")
     parser.add_argument("--cores", default="0,1", help="as for taskset -c")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--times", type=int, default=15, help="steps, or allreduces, of a round")
+    parser.add_argument("--times", type=int, default=15, help="steps or allreduces per round")
     parser.add_argument("--bench", default="build/sluice-bench")
     parser.add_argument("--srun", default="srun --mpi=pmix")
     parser.add_argument("--json", action="store_true")
@@ -147,7 +148,7 @@ def main():
             print(f"{row['ranks']} ranks: dense allreduce of {name:<8} {ms:8.2f} ms")
         for way, s in row["step"].items():
             ratios = ", ".join(f"{name} {ratio:.1f} x" for name, ratio in row["ratio"][way].items())
-            least = s.get("break_even_bytes_per_second")  # a dense step has none
+            least = s.get("break_even_bytes_per_second")  # not for a dense step
             wins = f"; wins below {least * 1e-9:.2f} GB/s a worker" if least else ""
             print(f"{row['ranks']} ranks: step, {way:<11} {s['ms_p50']:19.2f} ms ({ratios}): compress {s['compress_ms']:.2f}, "
                   f"push {s['push_ms']:.2f}, wait {s['wait_ms']:.2f}, pull {s['pull_ms']:.2f}, apply {s['apply_ms']:.2f}; "

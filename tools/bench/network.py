@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Hosts on one machine that share nothing but a network, for race.py, race_moves.py and race_train.py: the nodes of
-devcluster --net, without its Slurm. Open MPI's mpirun starts programs there; it is also the PMIx server that
+"""Hosts on one machine that share nothing but a network, for race.py, race_moves.py and race_train.py. They are the
+nodes of devcluster --net, without its Slurm. Open MPI's mpirun starts programs on them, and is the PMIx server that
 Sluice joins. Needs root."""
 import contextlib
 import os
@@ -9,18 +9,18 @@ import signal
 import subprocess
 import threading
 
-# The rates of links, as devcluster takes them, and in bits per second.
+# The rates of links, with devcluster's names for them, and in bits per second.
 BITS = {"100mbit": 1e8, "1gbit": 1e9, "10gbit": 1e10, "unlimited": None}
 CARD = "wire"
 CLUSTER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../tools/devcluster/devcluster")
 
 
 class Unavailable(Exception):
-    """Something is missing here; the text says what."""
+    """Something cannot be run. The text says why."""
 
 
 def run(command, timeout=600, **more):
-    """Runs a command and returns what it printed. A failure says what the command complained of."""
+    """Runs a command and returns its output. If it fails, the error contains its messages."""
     try:
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=timeout, **more)
     except OSError as error:
@@ -55,7 +55,8 @@ class Network:
 
     def up(self):
         run([CLUSTER, "start", "--bare", "-n", str(self.hosts), "--net", "unlimited", "-d", self.folder])
-        # What mpirun takes for ssh: the name of a host, and what follows a command for its shell.
+        # mpirun uses this in place of ssh. It gets the name of a host, and the words of a command for the host's
+        # shell.
         with open(self.agent, "w") as f:
             f.write(f"""#!/bin/sh
 while case $1 in -*) ;; *) false ;; esac; do shift; done
@@ -65,7 +66,7 @@ exec '{CLUSTER}' exec -d '{self.folder}' $name sh -c "$*"
         os.chmod(self.agent, 0o755)
 
     def down(self):
-        """Ends the hosts and what runs there. A second signal does not interrupt that."""
+        """Ends the hosts and the programs on them. A second signal does not interrupt this."""
         before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             if os.path.isdir(self.folder):
@@ -75,18 +76,18 @@ exec '{CLUSTER}' exec -d '{self.folder}' $name sh -c "$*"
                 signal.signal(number, handler)
 
     def limit(self, rate):
-        """Limits what goes into and out of each host."""
+        """Limits the rate of each host's link, in both directions."""
         run([CLUSTER, "rate", "-d", self.folder, rate])
 
     def at(self, host, command):
         return [CLUSTER, "exec", "-d", self.folder, self.name(host), *command]
 
     def sent(self, hosts):
-        """The bytes that each of the first hosts has sent so far, as its interface counts them."""
+        """Returns the bytes that the interface of each of the first hosts has sent so far."""
         return [int(run(self.at(host, ["cat", f"/sys/class/net/{CARD}/statistics/tx_bytes"]))) for host in range(hosts)]
 
     def mpirun(self, ranks, command, options=(), variables=None, timeout=600):
-        """One rank on each of the first hosts. Neither Open MPI nor Sluice is to find a Slurm around this program."""
+        """Runs one rank on each of the first hosts. Hides any Slurm of this program from Open MPI and Sluice."""
         mpirun = shutil.which("mpirun.openmpi")
         if not mpirun:
             raise Unavailable("no mpirun.openmpi here (Debian's package openmpi-bin)")
@@ -101,7 +102,7 @@ exec '{CLUSTER}' exec -d '{self.folder}' $name sh -c "$*"
 
 
 class Resident:
-    """A program that stays on the first hosts and does what lines on its standard input say. Rank 0 answers each."""
+    """A program that stays on the first hosts and obeys the lines on its standard input. Rank 0 answers each."""
 
     def __init__(self, network, hosts, command, variables):
         self.programs = []
@@ -112,10 +113,10 @@ class Resident:
                 env={**os.environ, **variables, "RANK": str(host)}))
 
     def complaint(self):
-        """What rank 0 said last before it ended."""
+        """Ends rank 0, and returns the last line of its error output."""
         self.programs[0].kill()
         lines = self.programs[0].stderr.read().decode(errors="replace").strip().splitlines()
-        return lines[-1] if lines else "it ended without a word"
+        return lines[-1] if lines else "it ended without a message"
 
     def ask(self, line, timeout=600):
         late = threading.Timer(timeout, self.programs[0].kill)
@@ -135,11 +136,11 @@ class Resident:
 
     def end(self):
         for program in self.programs:
-            with contextlib.suppress(OSError):  # what one that has ended did not read is still to be written
-                program.stdin.close()  # by which it ends
+            with contextlib.suppress(OSError):  # closing writes pending input, which fails if the program has ended
+                program.stdin.close()  # the program ends at the end of its input
         for program in self.programs:
             try:
                 program.wait(10)
-            except subprocess.TimeoutExpired:  # what it has on its host ends with the network
+            except subprocess.TimeoutExpired:  # its processes on the host end with the network
                 program.kill()
                 program.wait()

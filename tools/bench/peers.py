@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Exact top-k of libsluice beside what else finds the k largest magnitudes on this machine.
+"""Compares exact top-k of libsluice with other ways to find the k largest magnitudes on this machine.
 
     python3 tools/bench/peers.py [--n 100000000] [--rounds 5] [--lib build/.libs/libsluice.so]
                                  [--x86-simd-sort DIRECTORY]
 
-Every method runs once in each round, one after another, in one thread; medians, and ratios within a round to
-one read of the vector. numpy is needed; torch and a C++ compiler are used where they are there, and x86-simd-sort
-where it is installed or its sources are named (numpy's sources hold a copy, in
-numpy/_core/src/npysort/x86-simd-sort). All answers are compared with numpy's: the same magnitudes must come out.
+In each round, every method runs once, one after another, in one thread. The figures are medians, and medians of the
+ratios to one read of the vector in the same round. numpy is needed. torch and a C++ compiler are used if they are
+installed, and x86-simd-sort if it is installed or the option names its sources. (numpy's sources have a copy in
+numpy/_core/src/npysort/x86-simd-sort.) All answers must have the same magnitudes as numpy's.
 """
 import argparse
 import ctypes
@@ -37,7 +37,7 @@ extern "C" void nth(const float *x, size_t n, size_t k, uint32_t *order, uint32_
 			 [x](uint32_t a, uint32_t b) { return std::fabs(x[a]) > std::fabs(x[b]); });
 	std::copy(order, order + k, out);
 }
-// A copy of the values and no indices: the least that the library can do.
+// This copies the values and no indices, which is the least that the library can do.
 extern "C" float nth_value(const float *x, size_t n, size_t k, float *copy)
 {
 	std::transform(x, x + n, copy, [](float v) { return std::fabs(v); });
@@ -46,7 +46,7 @@ extern "C" float nth_value(const float *x, size_t n, size_t k, float *copy)
 }
 """
 
-# Keys and indices together, by the widest registers that this machine has.
+# Keys and indices together, with the widest registers of this machine.
 SIMD_SORT = r"""
 #include <x86simdsort-static-incl.h>
 #include <cmath>
@@ -96,7 +96,7 @@ def sluice(path, n, k):
 
 
 def compiled(text, *options):
-    """The shared library of a C++ source, or None where no compiler makes one."""
+    """Compiles a C++ source. Returns the shared library, or None if that fails."""
     with tempfile.TemporaryDirectory() as folder:
         source, library = os.path.join(folder, "peer.cc"), os.path.join(folder, "peer.so")
         with open(source, "w") as f:
@@ -106,11 +106,11 @@ def compiled(text, *options):
                             library], check=True)
         except (OSError, subprocess.CalledProcessError):
             return None
-        return ctypes.CDLL(library)  # what is loaded stays
+        return ctypes.CDLL(library)  # it stays loaded after the file is removed
 
 
 def simd_sort_folder(named):
-    """Where the header is; None where it is not installed. What was named must be there."""
+    """Returns the folder of the header, or None if it is not installed. A folder that was named must have it."""
     places = [named, os.path.join(named, "src")] if named else [
         os.path.join(root, place) for root in ("/usr/include", "/usr/local/include")
         for place in ("", "x86-simd-sort", "x86simdsort")]
@@ -183,7 +183,8 @@ def methods_for(args, k):
         found["std::nth_element"], found["std::nth_element, values only"] = nth
     if args.simd_sort:
         found["x86-simd-sort"], found["x86-simd-sort, values only"] = simd_sort(args.simd_sort, n, k)
-        # Some processors compress into memory slowly: there its code for AVX2 is the better one.
+        # Some processors execute the instruction that compresses into memory slowly. On these, the code for AVX2 is
+        # faster.
         if has_avx512():
             found["x86-simd-sort, AVX2"], found["x86-simd-sort, AVX2, values only"] = simd_sort(
                 args.simd_sort, n, k, "-mno-avx512f")
@@ -222,7 +223,7 @@ def main():
                 answer = run(x)
                 times[name].append(time.perf_counter() - began)
                 if answer is not None and not np.array_equal(np.sort(np.abs(x[answer])), wanted):
-                    sys.exit(f"{name}: another answer than numpy's")
+                    sys.exit(f"{name}: the answer differs from numpy's")
         for name in methods:
             ratio = statistics.median(t / r for t, r in zip(times[name], times["read"]))
             own = statistics.median(t / s for t, s in zip(times[name], times["sluice_select"]))

@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""A step of Sluice beside the dense allreduces of others, over links of limited rate.
+"""Compares a step of Sluice with the dense allreduces of other systems, over links of limited rate.
 
-    tools/bench/race.py --rates 1gbit --ranks 4 --count 10000000        a few minutes
-    tools/bench/race.py                                                 what is missing of all, for 8 minutes
-    tools/bench/race.py --draw race/race.jsonl                          tables and pictures of what was run
+    tools/bench/race.py --rates 1gbit --ranks 4 --count 10000000        takes a few minutes
+    tools/bench/race.py                                                 runs missing cells for 8 minutes
+    tools/bench/race.py --draw race/race.jsonl                          makes tables and pictures of earlier runs
 
-Rows are added to race.jsonl, and what is in it is not run again: to go on, call it once more. --fresh begins anew.
-A cell, which is all systems with one rate, number of ranks and number of parameters, is run as a whole.
+Rows are added to race.jsonl, and a row that is there is not run again. To continue, call race.py once more. --fresh
+starts over. A cell is all systems with one rate, number of ranks and number of parameters. It is run as a whole.
 
-Hosts are network namespaces of this machine (tools/devcluster), so root is needed. One rank runs on each, and they share
-the processors. In each round every system runs once, one after another; the figures are medians of the rounds'
-medians, and ratios are medians of the ratios within a round. Systems:
+Hosts are network namespaces of this machine (tools/devcluster), so root is needed. Each host has one rank, and the
+hosts share the processors. In each round, every system runs once, one after another. The figures are medians of the
+rounds' medians, and ratios are medians of the ratios within a round. Systems:
 
     openmpi   MPI_Allreduce over TCP            needs openmpi-bin, libopenmpi-dev and gcc
     gloo      torch.distributed's all_reduce    needs PyTorch in --python (Debian: python3-torch)
@@ -19,10 +19,10 @@ medians, and ratios are medians of the ratios within a round. Systems:
     dense, 1%, 1%-4bit, 0.1%                    steps of Sluice, sparse both ways; dense with 32 shards a rank
     0.1%-acc                                    of a gradient that was added to the residual where it was computed
 
-What is missing is skipped with its reason. One that may pass, such as too little free memory or a program that
-failed, is not kept in race.jsonl: the next call runs that cell again, after those that were never run. Bytes are those
-that the interface of the busiest host has sent for a step, without what it takes to start; counted are those of Sluice's
-own statistics.
+A system that is missing is skipped, and the reason is printed. If the reason may disappear, such as too little free
+memory or a program that failed, it is not kept in race.jsonl. The next call runs that cell again, after the cells that
+were never run. Bytes are those that the interface of the busiest host has sent for a step, without the start of the
+run. Counted bytes are those of Sluice's statistics.
 """
 import argparse
 import glob
@@ -45,16 +45,16 @@ RECIPES = {"dense": "up=all down=all",
            "1%-4bit": "up=topk(0.01),uniform(4) down=topk(0.01),uniform(4)",
            "0.1%": "up=topk(0.001) down=topk(0.001)",
            "0.1%-acc": "up=topk(0.001) down=topk(0.001)"}
-# The share of a dense step's bytes, roughly: it decides how many steps a round has.
+# The share of a dense step's bytes, roughly. The number of steps in a round depends on it.
 SHARES = {"1%": 0.015, "1%-4bit": 0.005, "0.1%": 0.0015, "0.1%-acc": 0.0015}
 OTHERS = ["openmpi", "gloo", "nccl"]
 SYSTEMS = OTHERS + list(RECIPES)
-# Bytes of memory per rank and parameter, at most.
+# The largest number of bytes of memory per rank and parameter.
 MEMORY = {"dense": 48}
 MEMORY_OF_OTHERS = 16
 WARMUP = 2
 MOST_STEPS = 15
-# The more messages a dense step has, the more of it is summed and published while others are on the wire.
+# With more messages in a dense step, more of it is summed and published while other messages are on the wire.
 SHARDS_OF_DENSE = 32
 MANY_BYTES, MOST_BYTE_STEPS = 40_000_000, 400
 
@@ -92,11 +92,12 @@ for line in sys.stdin:
 class Race:
     def __init__(self, args, network, folder):
         self.args, self.network, self.folder = args, network, folder
-        # What stays on the hosts; why a system failed in this call; what the machine lacks for it.
+        # The programs that stay on the hosts; the systems that failed in this call, and why; what the machine lacks
+        # for a system.
         self.resident, self.broken, self.absent = {}, {}, {}
         self.program = None
 
-    # ---- one run of each system: the median in ms, and for Sluice what it counted --------------
+    # ---- one run of each system: returns the median in ms, and Sluice's counts --------------
 
     def openmpi(self, ranks, count, steps, warmup):
         if not self.program:
@@ -140,12 +141,12 @@ class Race:
     # ---- a cell: all systems at one rate, one number of ranks and one number of parameters -----
 
     def seconds_of_step(self, system, rate, ranks, count):
-        """About how long a step takes: its bytes on the wire, and passes over the vectors."""
+        """Estimates the time of a step: its bytes on the wire, and passes over the vectors."""
         bytes_each = 8 * count * (ranks - 1) / ranks * SHARES.get(system, 1)
         return bytes_each * 8 / (BITS[rate] or 2e10) + count * ranks * 5e-9
 
     def missing(self, system):
-        """What is not on this machine and the system needs."""
+        """Returns what the system needs and this machine does not have."""
         if system not in ("gloo", "nccl") and not shutil.which("mpirun.openmpi"):
             return "no mpirun.openmpi here (Debian's package openmpi-bin)"
         if system == "openmpi" and not shutil.which("mpicc.openmpi"):
@@ -157,14 +158,14 @@ class Race:
                 return f"{self.args.python} has no PyTorch (Debian's package python3-torch, or --python)"
         gpus = len(glob.glob("/dev/nvidia[0-9]*"))
         if system == "nccl" and gpus < max(self.args.ranks):
-            return f"{gpus} GPUs here for {max(self.args.ranks)} ranks, and NCCL wants one for each"
+            return f"{gpus} GPUs here for {max(self.args.ranks)} ranks, and NCCL needs one for each"
         return None
 
     def bytes_needed(self, system, ranks, count):
         return MEMORY.get(system, MEMORY_OF_OTHERS) * count * ranks
 
     def lasting(self, system, rate, ranks, count):
-        """Why this machine cannot run it with these options, now or later."""
+        """Returns why this machine can never run the system with these options, or None."""
         if system not in self.absent:
             self.absent[system] = self.missing(system)
         if self.absent[system]:
@@ -185,7 +186,7 @@ class Race:
         return why
 
     def bytes_per_step(self, system, ranks, count, steps):
-        """What the busiest interface sends in a step: a long run less a short one, divided by the steps between."""
+        """Returns the busiest interface's bytes per step: the difference of a long and a short run, per step."""
         sent = []
         for n, warmup in ((steps, WARMUP), (1, 0)):
             before = self.network.sent(ranks)
@@ -196,7 +197,8 @@ class Race:
         wire = max(a - b for a, b in zip(*sent)) / (steps + WARMUP - 1)
         if not counted:
             return wire, None
-        # Each rank also sends what the others get of it: as much as it gets, where shards are of one size.
+        # Each rank also sends the parts that others get from it. If all shards have the same size, it sends as much
+        # as it gets.
         ofi = next(t for t in counted["transports"] if t["name"] == "ofi")
         return wire, (ofi["put_bytes"] + ofi["get_bytes"]) / steps
 
@@ -204,12 +206,12 @@ class Race:
         return max(1, min(MOST_STEPS, int(self.args.seconds / self.seconds_of_step(system, rate, ranks, count))))
 
     def byte_steps(self, system, rate, ranks, count):
-        """As many steps as make what they send far more than what comes now and then."""
+        """Returns a number of steps whose bytes are far more than those of occasional messages."""
         more = min(MOST_BYTE_STEPS, int(MANY_BYTES / (8 * count * SHARES.get(system, 1))))
         return max(2, self.steps(system, rate, ranks, count), more)
 
     def seconds_of_cell(self, rate, ranks, count, with_bytes):
-        """About how long it takes, with what each run needs to start."""
+        """Estimates the time of a cell, including the start of each run."""
         total = 0
         for system in self.args.systems:
             if self.refusal(system, rate, ranks, count):
@@ -239,7 +241,7 @@ class Race:
                             system, ranks, count, self.byte_steps(system, rate, ranks, count))
                 except Unavailable as error:
                     row["why"] = str(error)
-                    if system in OTHERS:  # it is as broken in the next cell
+                    if system in OTHERS:  # it would fail in the next cell too
                         self.broken[system] = row["why"]
         for row in rows.values():
             if row["rounds"] and "why" not in row:
@@ -252,16 +254,16 @@ class Race:
         return list(rows.values())
 
     def settled(self, rows, cell):
-        """Nothing is left to be run: each system has its figure, or cannot have one."""
+        """Returns whether nothing is left to run: each system has its figure, or cannot have one."""
         return all(rows.get((*cell, system), {}).get("ms") is not None or self.lasting(system, *cell)
                    for system in self.args.systems)
 
     def run(self, rows, out):
-        """Runs what is not in rows, adds it there and writes it to out. Returns how many cells are left."""
+        """Runs the cells that are not in rows, and adds them to rows and out. Returns the number of cells left."""
         began, ran, left = time.monotonic(), 0, 0
         cells = [(rate, ranks, count) for count in self.args.count for ranks in self.args.ranks
                  for rate in sorted(self.args.rates, key=lambda r: -(BITS[r] or 1e12))]
-        # What failed before may fail again, and is not to keep others from being run.
+        # Cells that failed before may fail again, so they run after all others.
         tried = {key[:3] for key in rows}
         for rate, ranks, count in sorted(cells, key=lambda cell: cell in tried):
             if self.settled(rows, (rate, ranks, count)):
@@ -269,7 +271,7 @@ class Race:
             with_bytes = not any(row.get("bytes") for key, row in rows.items() if key[1:3] == (ranks, count))
             spent = time.monotonic() - began
             about = self.seconds_of_cell(rate, ranks, count, with_bytes)
-            # One that is too long for any call is run when nothing was run before it.
+            # A cell that is too long for any call is run if no other has been run before it in this call.
             if ran and spent + about > 60 * self.args.minutes:
                 left += 1
                 continue
@@ -293,7 +295,7 @@ class Race:
 # ---- table and picture ---------------------------------------------------------------------
 
 def bytes_of_memory(field):
-    """A line of /proc/meminfo."""
+    """Returns a field of /proc/meminfo, in bytes."""
     with open("/proc/meminfo") as f:
         return next(int(line.split()[1]) * 1024 for line in f if line.startswith(field + ":"))
 
@@ -303,7 +305,7 @@ def key_of(row):
 
 
 def load(path):
-    """What earlier calls have written: of two rows for one figure the later one."""
+    """Reads the rows of earlier calls. Of several rows for one figure, the last one counts."""
     if not os.path.exists(path):
         return {}
     with open(path) as f:
@@ -325,7 +327,7 @@ def text_of(row):
 
 
 def table(rows):
-    print("Medians in ms of an allreduce or a step; in brackets how many times as long the best allreduce takes.")
+    print("Medians in ms of an allreduce or a step; in brackets the time of the best allreduce relative to it.")
     for ranks in sorted({r["ranks"] for r in rows}):
         here = [r for r in rows if r["ranks"] == ranks]
         systems = [s for s in SYSTEMS if any(r["system"] == s and r["ms"] for r in here)]
@@ -343,7 +345,7 @@ def table(rows):
 
 
 def draw(rows, ranks, count, path):
-    """Time against link rate, a line for each system. The rate of a link without a limit is drawn beyond the others."""
+    """Plots time against link rate, one line per system. A link without a limit is to the right of the others."""
     beyond = 1e11
     blocks, titles = [], []
     for system in SYSTEMS:
@@ -391,7 +393,7 @@ def list_of(known, convert=str):
         items = [convert(word) for word in text.split(",")]
         for item in items:
             if known and item not in known:
-                raise argparse.ArgumentTypeError(f"{item} is none of {', '.join(map(str, known))}")
+                raise argparse.ArgumentTypeError(f"{item} is not one of {', '.join(map(str, known))}")
         return items
     return parse
 
@@ -403,14 +405,14 @@ def options():
     parser.add_argument("--count", type=list_of(None, int), default=[10**7, 10**6, 10**8], help="parameters")
     parser.add_argument("--systems", type=list_of(SYSTEMS), default=SYSTEMS, help="of " + ",".join(SYSTEMS).replace("%", "%%"))
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=1, help="that the steps of a run are to take, about")
-    parser.add_argument("--longest", type=float, default=8, help="seconds of a step; what takes longer is left out")
-    parser.add_argument("--minutes", type=float, default=8, help="no cell is begun that would end later, about")
+    parser.add_argument("--seconds", type=float, default=1, help="approximate time for the steps of a run")
+    parser.add_argument("--longest", type=float, default=8, help="longest step in seconds; longer ones are left out")
+    parser.add_argument("--minutes", type=float, default=8, help="no cell begins that would end later than this")
     parser.add_argument("--fresh", action="store_true", help="forget what is in race.jsonl")
     parser.add_argument("--bench", default="build/sluice-bench")
-    parser.add_argument("--python", default="/usr/bin/python3", help="that has PyTorch (default: Debian's)")
+    parser.add_argument("--python", default="/usr/bin/python3", help="a Python that has PyTorch (default: Debian's)")
     parser.add_argument("--output", default="race", help="folder of race.jsonl and the pictures")
-    parser.add_argument("--draw", metavar="FILE", help="run nothing, draw what is in this race.jsonl")
+    parser.add_argument("--draw", metavar="FILE", help="run nothing, only draw the rows of this race.jsonl")
     return parser.parse_args()
 
 
@@ -423,7 +425,7 @@ def main():
         if not os.access(args.bench, os.X_OK):
             sys.exit(f"race: no program {args.bench}: build first, or name it by --bench")
         os.makedirs(args.output, exist_ok=True)
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit("race: ended by a signal"))  # not without cleaning up
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit("race: ended by a signal"))  # cleans up the hosts
         with tempfile.TemporaryDirectory() as folder, open(path, "w" if args.fresh else "a") as out:
             try:
                 with Network(max(args.ranks), folder) as network:
@@ -437,7 +439,7 @@ def main():
     table(list(rows.values()))
     draw_all(list(rows.values()), os.path.dirname(path) or ".")
     if left:
-        print(f"race: {left} cells are left, as {args.minutes:g} minutes are over (--minutes): call it again to go on",
+        print(f"race: {left} cells are left after {args.minutes:g} minutes (--minutes): call race.py again to continue",
               file=sys.stderr)
 
 

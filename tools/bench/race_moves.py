@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Puts, gets and notifies of Sluice between two hosts, beside iperf3 and fi_pingpong, over a link of limited rate.
+"""Compares puts, gets and notifies of Sluice with iperf3 and fi_pingpong, over a link of limited rate.
 
     tools/bench/race_moves.py [--rate 1gbit] [--rounds 3]
 
-Hosts are network namespaces of this machine (tools/devcluster), so root is needed, and mpirun.openmpi. In each round all
-run once, one after another; medians of the rounds, and of the ratios within a round. Bandwidths are compared with
-iperf3 (one stream of TCP), and the latency of 8 bytes with fi_pingpong (libfabric-bin) over the same provider of
-libfabric, both ends of which spin. fi_pingpong sends messages: its half round trip is that of a put with notify.
+The two hosts are network namespaces of this machine (tools/devcluster), so root and mpirun.openmpi are needed. In each
+round, all programs run once, one after another. The figures are medians of the rounds, and medians of the ratios within
+a round. Bandwidths are compared with iperf3 (one stream of TCP). The latency of 8 bytes is compared with fi_pingpong
+(libfabric-bin) over the same provider of libfabric, both ends of which spin. fi_pingpong sends messages, so its half
+round trip corresponds to a put with notify.
 """
 import argparse
 import json
@@ -27,7 +28,7 @@ SIZES = (65536, 1 << 20)
 
 
 def beside(network, server, client):
-    """The server on the second host, then the client on the first; what the client printed."""
+    """Runs a server on the second host and then a client on the first. Returns the client's output."""
     waiting = subprocess.Popen(network.at(1, server), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         time.sleep(0.5)
@@ -62,11 +63,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rate", default="1gbit", choices=list(BITS))
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--provider", default="net", help="of libfabric, for fi_pingpong (from 1.18 on: tcp)")
+    parser.add_argument("--provider", default="net", help="libfabric's provider for fi_pingpong (from 1.18 on: tcp)")
     parser.add_argument("--bench", default="build/sluice-bench")
     args = parser.parse_args()
     args.bench = os.path.abspath(args.bench)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("race_moves: ended by a signal"))  # not without cleaning up
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("race_moves: ended by a signal"))  # cleans up the hosts
     own, streams, pings = [], [], []
     with tempfile.TemporaryDirectory() as folder:
         try:
@@ -88,7 +89,7 @@ def main():
         latencies = [found[test, 8]["us_p50"] for found in own]
         share = statistics.median(u / p for u, p in zip(latencies, pings))
         print(f"{test:<7}{8:8} bytes: {statistics.median(latencies):7.1f} us, {share:.2f} of fi_pingpong's half round trip"
-              + (" (a get is a whole one)" if test == "get" else ""))
+              + (" (a get takes a whole one)" if test == "get" else ""))
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Training over links of limited rate: seconds until the accuracy on the test set is reached, dense and sparse.
+"""Trains over links of limited rate, dense and sparse, and measures the seconds until an accuracy on the test set.
 
     tools/bench/race_train.py [--rates 100mbit,1gbit] [--ranks 4] [--accuracy 0.87]
 
-The network of Fashion-MNIST and the two recipes are those of ./quickstart. Hosts are network namespaces of this
-machine (tools/devcluster), so root is needed, and mpirun.openmpi. Seconds are the trainer's own, from the first step, and
-contain computing: the hosts share this machine's processors. Accuracy is measured after each epoch.
+The model for Fashion-MNIST and the two recipes are those of ./quickstart. Hosts are network namespaces of this machine
+(tools/devcluster), so root and mpirun.openmpi are needed. Seconds are measured by the trainer from the first step. They
+include computing, for which the hosts share this machine's processors. Accuracy is measured after each epoch.
 """
 import argparse
 import json
@@ -46,7 +46,7 @@ def train(network, args, rate, name):
 
 
 def table(rows, accuracy):
-    print(f"| link | recipe | seconds to {accuracy} | MB pushed and pulled till then | accuracy at the end | seconds |")
+    print(f"| link | recipe | seconds to {accuracy} | MB pushed and pulled before that | final accuracy | seconds |")
     print("| --- | --- | --- | --- | --- | --- |")
     for r in rows:
         seconds, moved = (f"{r['seconds']:.1f}", f"{r['bytes'] / 1e6:.0f}") if r["seconds"] else ("not reached", "-")
@@ -73,7 +73,7 @@ def main():
     if not os.path.isdir(args.data):
         sys.exit(f"race_train: no {args.data}: install Debian's package dataset-fashion-mnist, or name it by --data")
     os.makedirs(args.output, exist_ok=True)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("race_train: ended by a signal"))  # not without cleaning up
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("race_train: ended by a signal"))  # cleans up the hosts
     rows, files = [], []
     with tempfile.TemporaryDirectory() as folder:
         try:
