@@ -21,7 +21,8 @@ survives() { # NAME CONTROL-NETWORK
 	! grep -h 'is lost' "$1".err.* || fail "a rank was lost"
 	same_digest "$1"
 	[ $bytes -ge 125000000 ] || fail "only $bytes bytes reached the server, which take less than ten seconds"
-	echo "| $((bytes / 1000000)) MB to one server over 100 Mb/s, $2: nobody was lost, digest $(final "$1" digest) as over shared memory, links that seemed silent: $(grep -h 'has been silent' "$1".err.* | wc -l)"
+	echo "| $((bytes / 1000000)) MB to one server over 100 Mb/s, $2: no rank was lost," \
+		"digest $(final "$1" digest) as over shared memory, links that seemed silent: $(grep -h 'has been silent' "$1".err.* | wc -l)"
 }
 
 stopped() {

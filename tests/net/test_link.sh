@@ -27,7 +27,8 @@ survives() { # SECONDS WHERE
 	[ $((after - before)) -le 2 ] || fail "$((after - before)) steps were done without the link"
 	! grep -h 'is lost' down.err.* || fail "a rank was lost"
 	same_digest down
-	echo "| link down for $1 s, $2: $((after - before)) steps meanwhile, the next $took ms after it came back, digest $(final down digest) as undisturbed"
+	echo "| link down for $1 s, $2: $((after - before)) steps in that time, the next $took ms after it came back," \
+		"digest $(final down digest) as undisturbed"
 }
 
 SLUICE_LOST_AFTER=15s survives 1 "no control network"

@@ -38,7 +38,7 @@ with Network(2, sys.argv[2]) as network:
 
     try:
         run(network.at(1, ["sh", "-c", "echo why >&2; exit 3"]))
-        raise AssertionError("status 3 is no failure")
+        raise AssertionError("status 3 was not reported as a failure")
     except Unavailable as error:
         assert "status 3: why" in str(error), error
 assert not os.path.exists(network.folder)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # kill -9 ends a worker or a shard owner, 20 times in all. The other ranks report it within 2 s. Then they end
-# or, if a worker was lost and the policy is to continue, go on.
+# or, if a worker was lost and the policy is to continue, the job continues.
 # limit: 480 s
 . "$TOP/tests/vm/lib.sh"
 
@@ -27,7 +27,7 @@ for ((round = 0; round < rounds; round++)); do
 		kill -TERM "$(pid_of 0)"
 		wait "$job_pid"
 		says kill.err.0 'stopped by a signal after step' ||
-			{ show kill; fail "round $round: the job that went on did not end well"; }
+			{ show kill; fail "round $round: the job that continued did not end well"; }
 		what="went on and ended well"
 	else
 		gone=$(wait_gone "$start" 6000 "${pids[@]}") ||

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Ports without IP addresses: ranks connect by datagrams, and the job ends with the bits of shared memory. The
-# devices are soft-RoCE ones whose interfaces have link-local addresses only, so packets have a GRH.
-# Node n1 has the device l1, n2 has l2.
+# The ports have no IP addresses. Ranks connect by datagrams, and the job ends with the bits of shared memory. The
+# devices are soft-RoCE devices whose interfaces have only link-local addresses, so packets have a GRH. Node n1 has
+# the device l1, and n2 has l2.
 # limit: 420 s
 . "$TOP/tests/vm/lib.sh"
 
-local_of() { echo "fe80::ff:fe00:20$1"; } # of the hardware address 02:00:00:00:02:0I
+local_of() { echo "fe80::ff:fe00:20$1"; } # I: link-local address of the hardware address 02:00:00:00:02:0I
 
 ip link add sw3 mtu 9000 type bridge forward_delay 0
 ip link set sw3 up
@@ -17,7 +17,7 @@ for i in 1 2; do
 	rdma link add l$i type rxe netdev nl$i
 done
 trap 'for i in 1 2; do rdma link delete l$i; ip link delete nl$i; done; ip link delete sw3' EXIT
-# An address is used once it was looked for in the network.
+# The kernel uses an address only after it has found no duplicate in the network.
 for ((tries = 0; tries < 50; tries++)); do
 	ip -6 addr show tentative | grep -q fe80 || break
 	sleep 0.1
@@ -30,9 +30,9 @@ done
 export RANK_HOOK='case $SLURMD_NODENAME in n1) SLUICE_DEVICE=l1 ;; *) SLUICE_DEVICE=l2 ;; esac'
 export SLUICE_BOOT_TIMEOUT=30 SLUICE_LOG=warn,rdma+info
 
-# Without the index, such a port is not used.
-SLUICE_TRANSPORT=verbs job none 4 "$train" "${small[@]}" --digest && fail "ranks used a port that nobody named"
-says "$SCRATCH/none.err.0" 'l1 port 1 has no usable GID' || fail "the refusal is not named"
+# Without SLUICE_GID_INDEX, ranks do not use such a port.
+SLUICE_TRANSPORT=verbs job none 4 "$train" "${small[@]}" --digest && fail "ranks used a port without SLUICE_GID_INDEX"
+says "$SCRATCH/none.err.0" 'l1 port 1 has no usable GID' || fail "rank 0 does not name the reason"
 
 job_limit=150 SLUICE_TRANSPORT=shm job_ok shm 4 "$train" "${small[@]}" --digest --shards 4 --recipe "$sparse"
 job_limit=150 SLUICE_GID_INDEX=0 job_ok verbs 4 "$train" "${small[@]}" --digest --shards 4 --recipe "$sparse"

@@ -338,7 +338,7 @@ def table(rows):
             print(f"| {count:.0e} | {link} | {' | '.join(text_of(cell.get(s)) for s in systems)} |")
     told = [r for r in rows if r.get("bytes")]
     if told:
-        print("\nBytes that the busiest interface sent per step, and times what Sluice counted.")
+        print("\nBytes that the busiest interface sent per step, and their ratio to the bytes that Sluice counted.")
         for r in told:
             share = f", {r['bytes'] / r['counted']:.3f} of {r['counted']:.0f}" if r.get("counted") else ""
             print(f"{r['count']:.0e} parameters, {r['ranks']} ranks, {r['system']:<8}{r['bytes']:14.0f}{share}")
