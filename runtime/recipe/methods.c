@@ -113,6 +113,24 @@ const struct method methods[] = {
 	  "up=topk(0.015625),uniform(2) down=topk(0.05) signal=drift memory=residual "
 	  "when=every(30) update=sgd rate=1 dense=none coding=small",
 	  "as sparseloco, and d/20 pairs down; worker +2 vectors, shard +1" },
+	{ "local4",
+	  "as diloco, but the plain mean in 4 bits each way with error feedback; the values as in "
+	  "Douillard et al., Streaming DiLoCo with Overlapping Communication, 2025",
+	  "up=all,e3m0 down=all,e3m0 signal=drift memory=residual when=every(10) update=sgd "
+	  "rate=1",
+	  "every 10 steps 4 d bits up and down; worker +2 vectors, shard +1" },
+	{ "muloco",
+	  "Therien et al., MuLoCo: Muon is a Practical Inner Optimizer for DiLoCo, 2025; the "
+	  "program's own optimizer is Muon; codes 2 bits by twomeans",
+	  "up=all,twomeans down=all signal=drift memory=residual when=every(30) "
+	  "update=nesterov(0.9) rate=0.7",
+	  "every 30 steps 2 d bits up and d values down; worker +2 vectors, shard +2" },
+	{ "sparta",
+	  "Beton et al., Improving the Efficiency of Distributed Training using Sparse Parameter "
+	  "Averaging, 2025; the program has its own optimizer and pushes its parameters",
+	  "up=randk(0.005) down=all signal=drift memory=residual keep=1 update=sgd rate=1 "
+	  "dense=none",
+	  "every step d/200 values up, no positions, and d/200 pairs down; worker +2 vectors" },
 	{ "randk", "Stich, Cordonnier, Jaggi, Sparsified SGD with Memory, NeurIPS 2018",
 	  "up=randk(0.01) down=all memory=residual(inside) dense=none update=sgd",
 	  "k values up and k pairs down, no positions up; worker +1 vector" },

@@ -255,11 +255,12 @@ class Coded(Sparse):
 
 class Drift(Sparse):
     """signal=drift when=every(H),fragments(P): the program runs SGD and pushes its parameters. All fragments have the
-    same number of shards."""
+    same number of shards. up_code: of values with up=all; down_code: with down=all."""
 
     def __init__(self, x, workers, shards, every=1, fragments=1, decay=1.0, keep=0.0, rate=1.0,
-                 **rest):
+                 up_code=None, down_code=None, **rest):
         super().__init__(x, workers, shards, inside=False, **rest)
+        self.up_code, self.down_code = up_code, down_code
         self.decay, self.keep, self.rate = f32(decay), f32(keep), f32(rate)
         self.distance = every // fragments
         self.own = [x.copy() for _ in range(workers)]
@@ -273,11 +274,17 @@ class Drift(Sparse):
     def point(self, i):
         return self.x - self.keep * self.e[i] if self.keep else self.x
 
+    def message(self, a, shards):
+        if self.up_code is None:
+            return only(a, top(a, count(self.up, len(a))))
+        start = shards[0].start
+        return np.concatenate([coded(self.up_code, a[shard.start - start:shard.stop - start]) for shard in shards])
+
     def exchange(self, shards, update):
         part, sent = slice(shards[0].start, shards[-1].stop), []
         for i, own in enumerate(self.own):
             a = self.decay * self.e[i][part] + (self.point(i) - own)[part]
-            sent.append(only(a, top(a, count(self.up, len(a)))))
+            sent.append(self.message(a, shards))
             self.e[i][part] = a - sent[i]
         change = update.change(mean_of(sent), self.rate, self.x[part])
         if self.down is None:
@@ -286,7 +293,7 @@ class Drift(Sparse):
             self.epsilon[part] = self.epsilon[part] - change
         for shard in shards if self.down else []:
             e = self.epsilon[shard]
-            p = only(e, top(e, count(self.down, len(e))))
+            p = coded(self.down_code, e) if self.down_code else only(e, top(e, count(self.down, len(e))))
             self.epsilon[shard] = e - p
             self.x[shard] = self.x[shard] + p
         for i, own in enumerate(self.own):
@@ -430,6 +437,10 @@ def recipes():
                    decay=0.9, rate=0.4, keep=0.6))
     yield ("up=topk(0.1) down=all signal=drift memory=residual when=every(7),fragments(7)",
            partial(Drift, up=0.1, every=7, fragments=7))
+    yield ("local4 signal=drift when=every(3)",
+           partial(Drift, up=1, down=1, up_code=e3m0, down_code=e3m0, every=3))
+    yield ("muloco signal=drift when=every(4)",
+           partial(Drift, up=1, up_code=twomeans, every=4, update="nesterov", m=0.9, rate=0.7))
     for longest in None, 2:
         arguments = "5,0.2" if longest is None else f"5,0.2,{longest}"
         yield (f"up=all down=all signal=innovation memory=none when=lazy({arguments})",

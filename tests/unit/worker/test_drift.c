@@ -120,6 +120,35 @@ TEST(train__100_exchanges_with_other_selectors__no_drift_is_lost)
 	}
 }
 
+/* sparta: at random coordinates, the same ones everywhere, each worker gets the mean of all. It
+ * keeps its own parameters elsewhere, up to the rounding of their difference from the common ones.
+ */
+TEST_IN_JOB(train__sparta__averages_random_parameters_and_keeps_the_others, 3)
+{
+	float params[N], pushed[N];
+	double sums[N];
+	int averaged = 0, kept = 0;
+	sluice_model *model = open_model(job, params, "sparta up=randk(0.1)");
+
+	for (uint64_t step = 1; step <= 50; step++) {
+		step_alone(params, rank, step);
+		memcpy(pushed, params, sizeof(pushed));
+		for (int i = 0; i < N; i++)
+			sums[i] = (double)params[i];
+		CHECK_OK(sluice_sum(job, sums, N));
+		CHECK_STEP(model, params, params);
+		for (int i = 0; i < N; i++) {
+			const int mean = fabs((double)params[i] - sums[i] / 3) < 1e-5;
+
+			averaged += mean;
+			kept += !mean && fabsf(params[i] - pushed[i]) < 1e-5f;
+		}
+	}
+	CHECK(averaged + kept == 50 * N);
+	CHECK(averaged >= 50 * N / 10 && averaged < 50 * N / 9);
+	sluice_model_close(&model);
+}
+
 /* clip= limits the norm of the drift. */
 TEST_IN_JOB(push__drift_beyond_clip__is_as_long_as_clip, 1)
 {
