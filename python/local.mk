@@ -19,6 +19,7 @@ python_torch = \
 	python/sluice/torch/_flat.py \
 	python/sluice/torch/_fsdp.py \
 	python/sluice/torch/_group.py \
+	python/sluice/torch/_local.py \
 	python/sluice/torch/_named.py \
 	python/sluice/torch/_optimizer.py \
 	python/sluice/torch/_watch.py
@@ -37,8 +38,8 @@ python_examples = \
 	python/examples/hsdp.py \
 	python/examples/hsdp.sbatch
 EXTRA_DIST += $(python_package) $(python_torch) python/pyproject.toml $(python_examples) \
-	python/tests/abi.py python/tests/ranks.py python/tests/run.sh python/tests/test_sluice.py \
-	python/tests/test_named.py python/tests/test_torch.py
+	python/tests/abi.py python/tests/ranks.py python/tests/run.sh python/tests/test_local.py \
+	python/tests/test_named.py python/tests/test_sluice.py python/tests/test_torch.py
 
 if WITH_PYTHON
 sluicepythondir = $(pythondir)/sluice
@@ -49,6 +50,6 @@ endif
 
 # A python without sanitizers cannot load a library that has them.
 if !WITH_SANITIZER
-TESTS += python/tests/abi.sh python/tests/sluice.sh python/tests/torch.sh
+TESTS += python/tests/abi.sh python/tests/local.sh python/tests/sluice.sh python/tests/torch.sh
 endif
-dist_check_SCRIPTS += python/tests/abi.sh python/tests/sluice.sh python/tests/torch.sh
+dist_check_SCRIPTS += python/tests/abi.sh python/tests/local.sh python/tests/sluice.sh python/tests/torch.sh

@@ -3,9 +3,11 @@
 """A small GPT that learns the characters of a text, with AdamW.
 
 Every rank gets the mean of the compressed gradients, with which AdamW makes its step. With --ddp the gradients come
-from DistributedDataParallel, else from sluice.torch.Optimizer.
+from DistributedDataParallel, else from sluice.torch.Optimizer. With --local each rank makes steps with its own gradients,
+and the ranks exchange how far they have drifted.
 """
 import argparse
+import contextlib
 import gzip
 import json
 import os
@@ -64,7 +66,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("text", help="a text file, which may be compressed by gzip")
     parser.add_argument("--recipe", help="default: the recipe for AdamW")
-    parser.add_argument("--ddp", action="store_true", help="use DistributedDataParallel and compress()")
+    way = parser.add_mutually_exclusive_group()
+    way.add_argument("--ddp", action="store_true", help="use DistributedDataParallel and compress()")
+    way.add_argument("--local", metavar="RECIPE", help="local steps with this recipe, such as 'local4 when=every(10)'")
     parser.add_argument("--betas", type=float, nargs=2, default=(0.9, 0.999), help="of AdamW")
     parser.add_argument("--adapt", action="store_true", help="let Sluice change the betas")
     parser.add_argument("--steps", type=int, default=500)
@@ -92,11 +96,14 @@ def main():
     torch.manual_seed(args.seed)
     model = GPT(len(symbols), args.width, args.layers, args.heads, args.length)
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr, betas=args.betas)
-    if args.ddp:
+    trained, judged = model, contextlib.nullcontext
+    if args.local:
+        state = optimizer = sluice.torch.LocalSteps(model, optimizer, args.local)
+        judged = state.common
+    elif args.ddp:
         trained = DistributedDataParallel(model)
         state = sluice.torch.compress(trained, args.recipe, optimizer=optimizer, adapt=args.adapt)
     else:
-        trained = model
         state = optimizer = sluice.torch.Optimizer(model, args.recipe, inner=optimizer, adapt=args.adapt)
     begin = 0
     saved = os.path.join(args.checkpoint or "", f"rank{job.rank}.pt")
@@ -118,7 +125,7 @@ def main():
         optimizer.step()
         if (step + 1) % args.report == 0 or step + 1 == args.steps:
             generator = torch.Generator().manual_seed(job.rank)
-            with torch.no_grad():
+            with torch.no_grad(), judged():
                 mine = loss_of(model, *batch(validation, 64, args.length, generator)).item()
             loss = job.sum([mine])[0] / job.workers
             if job.rank == 0:

@@ -161,8 +161,8 @@ class Model:
         is no gradient, because the step needs none (wanted).
         scales: for a list, the factors of 8-bit codes; None: see set_grad_scale().
         """
-        if isinstance(grad, (list, tuple)):
-            pieces = Pieces(grad, "grad", self.count, types=GRADIENTS, scales=scales)
+        if isinstance(grad, (list, tuple, Pieces)):
+            pieces = grad if isinstance(grad, Pieces) else Pieces(grad, "grad", self.count, types=GRADIENTS, scales=scales)
             self._pushed.append(pieces)
             check(lib.sluice_push_vector(self._at(), _in_pieces(pieces)))
             return
@@ -216,8 +216,8 @@ class Model:
         parameters at an exchange, and does not change between exchanges.
         params: a vector, or a list of vectors that together are one; None: the list of the model.
         """
-        if isinstance(params, (list, tuple)):
-            pieces = Pieces(params, "params", self.count, writable=True)
+        if isinstance(params, (list, tuple, Pieces)):
+            pieces = params if isinstance(params, Pieces) else Pieces(params, "params", self.count, writable=True)
             self._keep(pieces)
             check(lib.sluice_pull_vector(self._at(), _in_pieces(pieces)))
         else:

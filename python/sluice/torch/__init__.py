@@ -2,7 +2,7 @@
 """Sluice in PyTorch.
 
 ``compress`` is for DistributedDataParallel, ``replicate`` for the replicas of FSDP2, and ``Optimizer``
-for scripts without either.
+for scripts without either. With ``LocalSteps`` the ranks train by themselves and exchange now and then.
 """
 try:
     import torch as _torch  # noqa: F401
@@ -16,7 +16,8 @@ except ModuleNotFoundError as error:
 from ._ddp import Compression, compress
 from ._fsdp import Replication, replicate
 from ._group import StoreBootstrap, default_job, process_group
+from ._local import LocalSteps
 from ._optimizer import Optimizer
 
-__all__ = ["Compression", "Optimizer", "Replication", "StoreBootstrap", "compress", "default_job", "process_group",
-           "replicate"]
+__all__ = ["Compression", "LocalSteps", "Optimizer", "Replication", "StoreBootstrap", "compress", "default_job",
+           "process_group", "replicate"]

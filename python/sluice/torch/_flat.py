@@ -128,7 +128,7 @@ def saved_state(job: Job, model: Model, together: bool = False) -> Dict[str, tor
     return {f"rank{job.rank}": torch.frombuffer(part, dtype=torch.uint8)}
 
 
-def load_state(job: Job, model: Model, state: Dict[str, torch.Tensor], params: torch.Tensor) -> int:
+def load_state(job: Job, model: Model, state: Dict[str, torch.Tensor], params: Optional[torch.Tensor]) -> int:
     mine = state.get(f"rank{job.rank}")
     if mine is None:
         try:

@@ -166,7 +166,7 @@ class Optimizer(torch.optim.Optimizer):
             if self.model.recipe.get("signal") == "drift":
                 self.model.close()
                 raise InvalidError("the recipe says signal=drift, so the library takes the parameters that a "
-                                   "program's own optimizer has changed: push them with sluice.Model, or say "
+                                   "program's own optimizer has changed: use sluice.torch.LocalSteps, or say "
                                    "signal=gradient")
             if self.model.recipe.get("update") == "none":
                 self.model.close()
