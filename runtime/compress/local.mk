@@ -27,7 +27,8 @@ library_sources += \
 	runtime/compress/rice.c runtime/compress/rice.h \
 	runtime/compress/select.c runtime/compress/select.h \
 	runtime/compress/select_avx2.c runtime/compress/select_avx512.c \
-	runtime/compress/select_blocks.h runtime/compress/select_portable.c runtime/compress/select_kernels.h \
+	runtime/compress/select_blocks.h runtime/compress/select_each.c \
+	runtime/compress/select_kernels.h runtime/compress/select_portable.c \
 	runtime/compress/select_pool.c runtime/compress/select_pool.h \
 	runtime/compress/select_rules.h \
 	runtime/compress/select_sweep.c runtime/compress/select_sweep.h \

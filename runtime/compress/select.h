@@ -56,6 +56,13 @@ struct select_call {
  * sum and nothing is cleared. */
 size_t select_run(struct selector *s, const struct select_call *call, int *nan_out);
 
+/* Selects, of each `length` consecutive coordinates, the k largest in magnitude, and all non-zeros
+ * of exempt spans. Blocks are counted from coordinate 0. If a block has n < length coordinates that
+ * are not exempt, block_quota() of them are selected. Otherwise like select_topk(). 0 < k <= length
+ * <= SELECT_BLOCK_MOST. */
+size_t select_each_block(struct selector *s, const float *x, const struct span *spans,
+			 size_t n_spans, uint32_t k, uint32_t length, uint32_t *index);
+
 /* Lists the non-zeros of x[0..n) in ascending order, at most the first `room` of them, for sparse
  * representations of "all". */
 size_t select_nonzero(const float *x, size_t n, uint32_t *index, size_t room);

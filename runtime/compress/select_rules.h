@@ -43,6 +43,17 @@ HOST_AND_DEVICE static inline struct known known_bin(struct known known, unsigne
 	return known;
 }
 
+/* ---- blocks ---------------------------------------------------------------- */
+
+/* The longest block of block-topk: the tile of a selector (select_sweep.h). */
+enum { SELECT_BLOCK_MOST = 16384 };
+
+/* Returns how many of n coordinates are selected if it is k of `length`: rounded up. */
+HOST_AND_DEVICE static inline uint32_t block_quota(uint32_t k, uint32_t length, uint32_t n)
+{
+	return (uint32_t)(((uint64_t)k * n + length - 1) / length);
+}
+
 /* ---- hints ----------------------------------------------------------------- */
 
 /* last: the boundary (the bits of a magnitude) in the last vector of a sequence. next: where it is

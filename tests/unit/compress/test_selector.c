@@ -278,3 +278,84 @@ TEST(select__drifting_residual_with_hints_equals_sort_every_step)
 	free(grad);
 	free(chosen);
 }
+
+/* Returns the number of coordinates that must be selected of each block, and marks them. */
+static size_t each_block_oracle(const struct trial *t, uint32_t k, uint32_t length, uint8_t *chosen)
+{
+	size_t n = 0;
+
+	for (uint64_t begin = 0; begin < t->n; begin += length) {
+		const uint64_t end = t->n - begin < length ? t->n : begin + length;
+		struct span spans[SPANS_MAX];
+		size_t n_spans = 0, plain = 0;
+
+		for (size_t j = 0; j < t->n_spans; j++) {
+			const struct span *span = &t->spans[j];
+			const uint64_t from = span->begin > begin ? span->begin : begin;
+			const uint64_t to = span->end < end ? span->end : end;
+
+			if (from >= to)
+				continue;
+			spans[n_spans++] = (struct span){ from - begin, to - begin, span->exempt };
+			plain += span->exempt ? 0 : to - from;
+		}
+		n += topk_oracle(t->x + begin, end - begin, spans, n_spans,
+				 (k * plain + length - 1) / length, chosen + begin);
+	}
+	return n;
+}
+
+static void expect_each_block(const struct trial *t, struct selector *s, uint32_t k,
+			      uint32_t length)
+{
+	uint8_t *chosen = calloc(t->n + 1, 1);
+	assert_non_null(chosen);
+	const size_t expected = each_block_oracle(t, k, length, chosen);
+	uint32_t *index = malloc(expected * sizeof(*index) + !expected);
+	size_t at = 0;
+
+	assert_non_null(index);
+	assert_int_equal(select_each_block(s, t->x, t->spans, t->n_spans, k, length, index),
+			 expected);
+	for (size_t i = 0; i < t->n; i++)
+		if (chosen[i])
+			assert_int_equal(index[at++], i);
+	free(index);
+	free(chosen);
+}
+
+TEST(select_each_block__any_kernels_spans_and_lengths_equal_a_sort_of_each_block)
+{
+	uint32_t versions = 0;
+
+	while (select_versions[versions])
+		versions++;
+	for (uint64_t seed = 1; seed <= 3000; seed++) {
+		if (thinned(seed, 7))
+			continue;
+		struct random r = { seed };
+		struct trial t = trial_new(seed, &r);
+		const uint32_t longest = random_bits(&r) % 3 ? 200 : SELECT_BLOCK_MOST;
+		const uint32_t length = 1 + random_bits(&r) % longest;
+		const uint32_t k = random_bits(&r) % 4 ? 1 + random_bits(&r) % length :
+							 (length + 63) / 64;
+		struct selector *s = NULL;
+		size_t v;
+
+		/* Where neighbouring blocks have other magnitudes, their levels are no guide. */
+		for (size_t i = 0; i < t.n && seed % 5 == 0; i++)
+			t.x[i] *= ldexpf(1, (int)(i / length * 29 % 37) - 18);
+		for (size_t i = 0; i < t.n && seed % 35 == 1; i++)
+			t.x[i] = i / length % 2 ? 0 : t.x[i];
+		/* A fragment of the vector: its first block is a part of one. */
+		t.spans[0].begin = seed % 7 ? 0 : t.spans[0].end - t.spans[0].end / 3;
+		assert_int_equal(selector_open(t.n, &s), 0);
+		do
+			v = random_bits(&r) % versions;
+		while (!select_versions[v]->usable());
+		s->kernels = select_versions[v];
+		expect_each_block(&t, s, k, length);
+		selector_close(&s);
+		trial_free(&t);
+	}
+}

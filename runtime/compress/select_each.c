@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Exact top-k of each block of a vector, in one pass over memory. The kernels of select_kernels.h
+ * list the coordinates of a block above a level that the previous blocks suggest; among these few
+ * candidates, in the first-level cache, the k-th largest is found by counting. If the level was too
+ * high, a sample of the block, which is in the cache by then, gives a lower one. Called by
+ * choose.c. */
+#include "select_sweep.h"
+#include "base/bytes.h"
+#include <assert.h>
+#include <math.h>
+
+/* What the previous blocks suggest for the next one. */
+struct level {
+	uint32_t below;  /* the keys above this one are listed; 0: all but those of zeros */
+	uint32_t middle; /* the k-th largest key was near this one; 0: no block came before */
+};
+
+/* A block that is being selected from. The candidates are in the selector's stage. */
+struct block {
+	const struct selector *s;
+	const float *x;
+	const struct span *spans;
+	size_t n_spans;
+	uint64_t begin, end;
+	uint32_t plain; /* number of coordinates that are not exempt */
+};
+
+/* Finds the spans of the block that begins at `begin`. *span is the first span that can overlap it,
+ * and advances. */
+static void find_spans(struct block *b, const struct span *spans, size_t n_spans, size_t *span)
+{
+	while (*span < n_spans && spans[*span].end <= b->begin)
+		++*span;
+	b->spans = spans + *span;
+	b->n_spans = b->plain = 0;
+	for (size_t j = *span; j < n_spans && spans[j].begin < b->end; j++, b->n_spans++) {
+		const uint64_t from = spans[j].begin > b->begin ? spans[j].begin : b->begin;
+		const uint64_t to = spans[j].end < b->end ? spans[j].end : b->end;
+
+		b->plain += spans[j].exempt ? 0 : (uint32_t)(to - from);
+	}
+}
+
+/* ---- candidates -------------------------------------------------------------- */
+
+/* Lists the coordinates of the block whose keys are above `below`, in ascending order, and the
+ * non-zeros of its exempt spans, whose keys become KEY_MASK. Returns their number, in *exempt that
+ * of the exempt ones, and in *largest a bound of their keys. */
+static size_t list_block(const struct block *b, uint32_t below, size_t *exempt, uint32_t *largest)
+{
+	const struct select_stage *stage = b->s->stages;
+	struct select_lists l = { .index = stage->index,
+				  .near_index = stage->near_index,
+				  .near_value = stage->near_value };
+	size_t n = 0;
+
+	*exempt = 0;
+	for (size_t j = 0; j < b->n_spans; j++) {
+		const struct span *span = b->spans + j;
+		const uint64_t from = span->begin > b->begin ? span->begin : b->begin;
+		const uint64_t to = span->end < b->end ? span->end : b->end;
+		const struct select_bounds bounds = { KEY_MASK, span->exempt ? 0 : (int32_t)below };
+
+		l.near_index = stage->near_index + n;
+		l.near_value = stage->near_value + n;
+		b->s->kernels->list(b->x, from, to, bounds, &l);
+		for (size_t i = 0; i < l.n_near && span->exempt; i++)
+			l.near_value[i] = bits_float(KEY_MASK);
+		*exempt += span->exempt ? l.n_near : 0;
+		n += l.n_near;
+	}
+	*largest = *exempt ? (uint32_t)KEY_MASK : (uint32_t)l.largest;
+	return n;
+}
+
+/* ---- the cut of a list ------------------------------------------------------- */
+
+/* Four keys at once, in registers that every current machine has. */
+typedef int32_t lanes __attribute__((vector_size(16), aligned(4), may_alias));
+enum { LANES = 4, UNROLLED = 4 * LANES };
+_Static_assert((int)UNROLLED <= (int)LISTS_SLACK, "a list is padded to a multiple of this length");
+
+/* Counts the keys above `key`. v[n] to the next multiple of UNROLLED are zeros. */
+static size_t count_above(const float *v, size_t n, uint32_t key)
+{
+	const int32_t k = (int32_t)key;
+	const lanes bound = { k, k, k, k }, mask = { KEY_MASK, KEY_MASK, KEY_MASK, KEY_MASK };
+	lanes a = { 0 }, b = { 0 }, c = { 0 }, d = { 0 };
+
+	for (size_t i = 0; i < n; i += UNROLLED) {
+		const lanes *at = (const lanes *)(v + i);
+
+		a += (at[0] & mask) > bound;
+		b += (at[1] & mask) > bound;
+		c += (at[2] & mask) > bound;
+		d += (at[3] & mask) > bound;
+	}
+	a += b + c + d;
+	return (size_t) - (a[0] + a[1] + a[2] + a[3]);
+}
+
+/* Returns the cut that selects the `need` largest of v[0..n), whose keys are above `low` and at
+ * most `high`. 0 < need < n. middle: a key near the need-th largest. v is padded as for
+ * count_above(). */
+static struct cut cut_near(const float *v, size_t n, size_t need, uint32_t low, uint32_t high,
+			   uint32_t middle)
+{
+	/* More than `need` keys are above low, and fewer above high. */
+	size_t above_low = n, above_high = 0;
+
+	for (unsigned turn = 0;; turn++) {
+		if (high - low == 1)
+			return (struct cut){ .floor = high, .ties = need - above_high };
+		middle = middle <= low ? low + 1 : middle >= high ? high - 1 : middle;
+
+		const size_t above = count_above(v, n, middle);
+
+		if (above == need)
+			return (struct cut){ .floor = middle, .ties = 0 };
+		if (above > need) {
+			low = middle;
+			above_low = above;
+		} else {
+			high = middle;
+			above_high = above;
+		}
+		/* Keys are about evenly spread between two bounds that are near; halving is for all
+		 * others. */
+		middle = turn % 3 == 2 ? low + (high - low) / 2 :
+					 low + (uint32_t)((uint64_t)(high - low) *
+							  (2 * (above_low - need) - 1) /
+							  (2 * (above_low - above_high)));
+	}
+}
+
+static void pad(float *v, size_t n)
+{
+	for (size_t i = n; i < n + UNROLLED; i++)
+		v[i] = 0;
+}
+
+/* ---- levels ------------------------------------------------------------------ */
+
+/* Returns how many candidates a level is meant to list, so that it hardly ever lists too few: the
+ * counts of similar blocks vary by about the square root. */
+static size_t wanted(uint32_t quota)
+{
+	return quota + 3 * (size_t)sqrtf((float)quota) + 2;
+}
+
+/* Returns a level that probably lists enough candidates, from a sample of the block's values.
+ * Doubling with each attempt. */
+static uint32_t sampled_level(const struct block *b, uint32_t quota, unsigned attempt)
+{
+	enum { MOST = 512 };
+	float value[MOST + UNROLLED];
+	size_t n = 0;
+	const uint32_t stride = b->plain / MOST + 1;
+	uint32_t skip = stride / 2;
+
+	if (!b->plain)
+		return 0;
+	for (size_t j = 0; j < b->n_spans; j++) {
+		const struct span *span = b->spans + j;
+		const uint64_t from = span->begin > b->begin ? span->begin : b->begin;
+		const uint64_t to = span->end < b->end ? span->end : b->end;
+		uint64_t i = from + skip;
+
+		if (span->exempt)
+			continue;
+		for (; i < to && n < MOST; i += stride)
+			value[n++] = b->x[i];
+		skip = (uint32_t)(i - to);
+	}
+	pad(value, n);
+
+	const float rank = (float)quota * (float)n / (float)b->plain;
+	const size_t need = (size_t)(rank + 3 * sqrtf(rank) + 1) << attempt;
+
+	if (need >= n || count_above(value, n, 0) <= need)
+		return 0;
+	/* One below: the keys equal to the sample's are candidates. */
+	return cut_near(value, n, need, 0, KEY_MASK, KEY_INFINITY / 2).floor - 1;
+}
+
+/* Moves the level towards the one that would have listed the wanted number of candidates. floor:
+ * the k-th largest key of the block. */
+static void learn(struct level *level, const float *v, size_t n, uint32_t quota, uint32_t floor)
+{
+	const size_t want = wanted(quota);
+
+	level->middle = level->middle ? level->middle + (int32_t)(floor - level->middle) / 4 :
+					floor;
+	if (n > 3 * want) {
+		level->below = cut_near(v, n, want, level->below, floor, floor).floor - 1;
+		return;
+	}
+	/* n - quota candidates lie between the level and the floor. */
+	const int64_t each = (int64_t)(floor - level->below) / (int64_t)(n - quota + 1);
+	const int64_t next = (int64_t)level->below + ((int64_t)n - (int64_t)want) * each / 4;
+
+	level->below = next < 0 ? 0 : next >= floor ? floor - 1 : (uint32_t)next;
+}
+
+/* ---- all blocks --------------------------------------------------------------- */
+
+/* Keeps the candidates that the cut selects. Returns their number. */
+static size_t keep(const float *v, uint32_t *index, size_t n, struct cut cut)
+{
+	size_t kept = 0;
+
+	if (!cut.ties) {
+		for (size_t i = 0; i < n; i++) {
+			index[kept] = index[i];
+			kept += key_of(v[i]) > cut.floor;
+		}
+		return kept;
+	}
+	for (size_t i = 0; i < n; i++) {
+		const uint32_t key = key_of(v[i]);
+		const size_t tie = (key == cut.floor) & (cut.ties > 0);
+
+		index[kept] = index[i];
+		kept += tie | (key > cut.floor);
+		cut.ties -= tie;
+	}
+	return kept;
+}
+
+/* Asks for the memory of the next block while this one is being cut. */
+static void ask_ahead(const float *x)
+{
+	enum { LINE = 16, FROM = 768, TO = FROM + 20 * LINE };
+
+	for (size_t i = FROM; i < TO; i += LINE)
+		__builtin_prefetch(x + i);
+}
+
+static size_t select_block(const struct block *b, uint32_t quota, struct level *level,
+			   uint32_t *index)
+{
+	const struct select_stage *stage = b->s->stages;
+	const int first = !level->middle;
+	uint32_t below = first ? sampled_level(b, quota, 0) : level->below, largest;
+	size_t exempt, n = list_block(b, below, &exempt, &largest);
+
+	for (unsigned attempt = (unsigned)first; n - exempt < quota && below; attempt++) {
+		const uint32_t lower = sampled_level(b, quota, attempt);
+
+		below = lower < below ? lower : below / 2;
+		n = list_block(b, below, &exempt, &largest);
+	}
+	ask_ahead(b->x + b->end);
+	level->below = below;
+	if (n - exempt > quota) {
+		pad(stage->near_value, n);
+
+		const struct cut cut = cut_near(stage->near_value, n, quota + exempt, below,
+						largest, first ? below : level->middle);
+
+		if (!exempt)
+			learn(level, stage->near_value, n, quota, cut.floor);
+		n = keep(stage->near_value, stage->near_index, n, cut);
+	} else if (level->middle > below) {
+		const uint32_t lower = (level->middle - below) / 4;
+
+		level->below = lower < below ? below - lower : 0;
+	}
+	if (!level->below)
+		level->middle = 0;
+	memcpy(index, stage->near_index, n * sizeof(*index));
+	return n;
+}
+
+size_t select_each_block(struct selector *s, const float *x, const struct span *spans,
+			 size_t n_spans, uint32_t k, uint32_t length, uint32_t *index)
+{
+	const uint64_t all = n_spans ? spans[n_spans - 1].end : 0;
+	struct level level = { 0 };
+	struct block b = { .s = s, .x = x };
+	size_t n = 0, span = 0;
+
+	assert(all <= s->n && length <= SELECT_BLOCK_MOST);
+	b.begin = n_spans ? spans[0].begin / length * length : 0;
+	for (; b.begin < all; b.begin = b.end) {
+		b.end = all - b.begin < length ? all : b.begin + length;
+		find_spans(&b, spans, n_spans, &span);
+		n += select_block(&b, block_quota(k, length, b.plain), &level, index + n);
+	}
+	return n;
+}
