@@ -35,6 +35,10 @@ class Heard(logging.Handler):
     def warned(self, words):
         return sum(words in str(w.message) for w in self._warned)
 
+    def places(self):
+        """The files whose lines the warnings show."""
+        return {os.path.basename(w.filename) for w in self._warned}
+
 
 class Muon(torch.optim.SGD):
     """An optimizer with this name. What it computes does not matter here."""
@@ -124,6 +128,7 @@ def adapts(job):
     unchanged, heard, optimizer = trained(job, None, (0.9, 0.999))
     assert unchanged != digest and betas_of(optimizer) == [(0.9, 0.999)]
     assert heard.warned("AdamW has betas=(0.9, 0.999)") == first
+    assert heard.places() == ({"test_torch.py"} if first else set()), heard.places()  # wrapped() calls compress()
     assert heard.warned("so beta1 above 0.5 costs accuracy. Write AdamW(..., betas=(0.2, 0.99)), or pass adapt=True to "
                         "sluice.torch.compress()") == first
     for betas, words in (((0.2, 0.9), "beta2 below 0.95"), ((0.5, 0.95), None), ((0.0, 0.999), None)):
@@ -153,6 +158,9 @@ def adapts_groups(job):
     assert betas_of(one) == [(0.2, 0.99)] * 3
     state.close()
     model = network()
+    with Heard() as heard:
+        sluice.torch.Optimizer(model, inner=adamw(model), job=job).close()
+    assert heard.places() == ({"test_named.py"} if job.rank == 0 else set()), heard.places()
     optimizer = sluice.torch.Optimizer(model, inner=adamw(model), adapt=True, job=job)
     assert betas_of(optimizer) == betas_of(optimizer.inner) == [(0.2, 0.99)]
     optimizer.close()
@@ -188,7 +196,7 @@ def two_momenta(job):
     model = network()
     with Heard() as heard:
         wrapped(job, model, SPARSE + " signal=momentum(0.9)", optimizer=sgd(model))[1].close()
-    assert heard.warned("SGD also has momentum (momentum=0.9)") == 1
+    assert heard.warned("SGD also has momentum (momentum=0.9)") == 1 and heard.places() == {"test_torch.py"}
 
 
 def refuses(job):

@@ -85,7 +85,7 @@ class Compression:
         self.model = self.job.open(start, wanted, tensors=self.layout.tensors(),
                                    grad_type=TYPES[self._dtype], **options)
         self.layout.scatter(start)  # those of rank 0
-        self._betas = Betas(self.model.recipe, optimizers, adapt, self.job, "sluice.torch.compress")
+        self._betas = Betas(self.model.recipe, optimizers, adapt, self.job, "sluice.torch.compress", depth=5)
         plan = wanted.plan_items(self.layout.count, self.job.workers,
                                  steps_per_epoch=options.get("steps_per_epoch", 0))
         # Whether buckets are pushed one by one: only if they have one type, and if the recipe does not need

@@ -92,8 +92,7 @@ def _first_momentum(optimizer: Any) -> Optional[str]:
     return None
 
 
-def warn_of_two_momenta(recipe: Recipe, optimizers: List[Any]) -> bool:
-    """recipe: the recipe of an open model, in which the names of methods are spelled out."""
+def _warn_of_two_momenta(recipe: Recipe, optimizers: List[Any], depth: int) -> bool:
     if "momentum" not in (recipe.get("signal") or ""):
         return False
     for one in optimizers:
@@ -103,7 +102,7 @@ def warn_of_two_momenta(recipe: Recipe, optimizers: List[Any]) -> bool:
         remedy = ("a recipe without signal=, and betas=(0.2, 0.99)" if setting.startswith("beta1") else
                   "signal=momentum(0.9) with SGD without momentum, or an optimizer with momentum and no signal=")
         warnings.warn(f"the recipe says signal={recipe.get('signal')} and {name} also has momentum ({setting}): steps are "
-                      f"amplified twice. Use one of them: {remedy}", stacklevel=4)
+                      f"amplified twice. Use one of them: {remedy}", stacklevel=depth)
         return True
     return False
 
@@ -112,14 +111,17 @@ class Betas:
     """Changes Adam's betas, or warns once of betas that do not suit the recipe.
 
     A coordinate waits in the residuals and arrives as the sum of what waited, which is a momentum already.
+
+    recipe: that of an open model, in which the names of methods are spelled out.
+    depth: the number of calls from a method of this class up to the program, whose line a warning shows.
     """
 
-    def __init__(self, recipe: Recipe, optimizers: List[Any], adapt: bool, job: Job, what: str) -> None:
-        self._what, self._told = what, job.rank != 0
+    def __init__(self, recipe: Recipe, optimizers: List[Any], adapt: bool, job: Job, what: str, depth: int) -> None:
+        self._what, self._told, self._depth = what, job.rank != 0, depth
         self._adams: List[Any] = []
         if adapt:
             self._adapt(recipe, optimizers, job)
-        if warn_of_two_momenta(recipe, optimizers) or not _delay(recipe):
+        if _warn_of_two_momenta(recipe, optimizers, depth) or not _delay(recipe):
             return
         self._adams = [weakref.ref(one) for one in optimizers if _is_adam(one)]
         self._check("has", "")
@@ -159,4 +161,4 @@ class Betas:
                 warnings.warn(
                     f"{name} {has} betas=({beta1:g}, {beta2:g}). With this recipe a coordinate waits in a residual and "
                     f"arrives as the sum of several steps, which is a momentum already, so {why} costs accuracy. Write "
-                    f"{name}(..., betas={_BETAS}), or pass adapt=True to {self._what}().{after}", stacklevel=5)
+                    f"{name}(..., betas={_BETAS}), or pass adapt=True to {self._what}().{after}", stacklevel=self._depth)

@@ -178,7 +178,7 @@ class Optimizer(torch.optim.Optimizer):
                     p.data = self.layout.view(self._flat, i)
         else:
             self.layout.scatter(self._flat)  # those of rank 0
-            self._betas = Betas(self.model.recipe, optimizers, adapt, self.job, "sluice.torch.Optimizer")
+            self._betas = Betas(self.model.recipe, optimizers, adapt, self.job, "sluice.torch.Optimizer", depth=4)
             if dtype == torch.float32:
                 self._flat = self._grad  # the mean takes the gradient's place
         for _, p in self._everything():
