@@ -139,10 +139,16 @@ const struct method methods[] = {
 	  "up=topk(0.06),twomeans down=topk(0.06),twomeans memory=residual update=none clip=1 "
 	  "dense=none coding=small",
 	  "0.06 d positions and 2-bit values up and down; worker +1 vector, shard +1" },
-	{ "sgdm", "SGD with or without momentum, in the program",
+	{ "sgd", "SGD without momentum, in the program",
 	  "up=topk(0.06),twomeans down=topk(0.06),twomeans memory=residual update=none dense=none "
 	  "coding=small",
 	  "as adamw" },
+	{ "sgdm",
+	  "Lin et al., Deep Gradient Compression, ICLR 2018, with SGD without momentum in the "
+	  "program",
+	  "up=topk(0.06),twomeans down=topk(0.06),twomeans signal=momentum(0.9) memory=residual "
+	  "update=none dense=none coding=small",
+	  "as adamw; worker +2 vectors" },
 	{ "muon",
 	  "Jordan et al., Muon: An optimizer for hidden layers in neural networks, 2024, in the "
 	  "program",

@@ -8,7 +8,7 @@ methods=$("$train" --methods | sed -n 's/^\([a-z][a-z-]*\)$/\1/p')
 [ "$(echo "$methods" | wc -l)" -ge 15 ] || fail "--methods lists $(echo "$methods" | wc -l) methods"
 for method in $methods; do
 	case $method in
-	adamw | sgdm | muon)
+	adamw | sgd | sgdm | muon)
 		"$train" --simulate 2 --method "$method" --limit 8000 >"$SCRATCH/refused.out" 2>&1 &&
 			fail "$method: sluice-train ran update=none"
 		says "$SCRATCH/refused.out" "update=none leaves the step to the job"
