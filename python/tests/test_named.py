@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Tests the recipes that torch optimizers select, and their betas, in jobs of two ranks. torch.sh runs it."""
+"""Tests the recipes that torch optimizers select, and their momenta, in jobs of two ranks. torch.sh runs it."""
 import logging
 import os
 import unittest
@@ -68,13 +68,14 @@ def selects(job):
     def muon(model):
         return Muon(model.parameters(), lr=0.1)
 
-    named = {name: recipe_of(None, name) for name in ("adamw", "sgdm", "muon")}
+    named = {name: recipe_of(None, name) for name in ("adamw", "sgd", "sgdm", "muon")}
     assert named["adamw"].get("up") == named["adamw"].get("down") == "topk(0.06),twomeans", named["adamw"]
-    assert named["adamw"].get("clip") == "1" and named["sgdm"].get("clip") == "none"
+    assert named["adamw"].get("clip") == "1" and named["sgd"].get("clip") == "none"
+    assert named["sgdm"].get("signal") == "momentum(0.9),mask"
     suitable = (0.2, 0.99)
     for make, name in ((lambda m: adamw(m, suitable), "adamw"), (lambda m: adamw(m, suitable, torch.optim.Adam), "adamw"),
-                       (lambda m: adamw(m, suitable, OfTheProgram), "adamw"), (sgd, "sgdm"), (muon, "muon"),
-                       (lambda m: [muon(m), adamw(m, suitable)], "muon"), (lambda m: (sgd(m), sgd(m)), "sgdm")):
+                       (lambda m: adamw(m, suitable, OfTheProgram), "adamw"), (sgd, "sgd"), (muon, "muon"),
+                       (lambda m: [muon(m), adamw(m, suitable)], "muon"), (lambda m: (sgd(m), sgd(m)), "sgd")):
         assert recipe_of(make) == named[name], (name, recipe_of(make))
     assert recipe_of(adamw, DENSE).get("up") == "all,f32"
     assert recipe_of(lambda m: adamw(m, suitable), clip=0.5).get("clip") == "0.5"
@@ -85,7 +86,7 @@ def selects(job):
         del os.environ["SLUICE_RECIPE"]
     model = network()
     optimizer = sluice.torch.Optimizer(model, inner=sgd(model), job=job)
-    assert optimizer.model.recipe == named["sgdm"]
+    assert optimizer.model.recipe == named["sgd"]
     optimizer.close()
 
 
@@ -97,7 +98,7 @@ def says_what_it_selects(job):
             wrapped(job, model, None, optimizer=sgd(model))[1].close()
     finally:
         os.environ["SLUICE_ADVICE"] = "no"
-    said = [line for line in heard.lines if "no recipe was given, so SGD selects the recipe sgdm" in line]
+    said = [line for line in heard.lines if "no recipe was given, so SGD selects sgd of sluice_recipe(7)" in line]
     assert len(said) == (job.rank == 0), heard.lines
 
 
@@ -141,10 +142,48 @@ def adapts(job):
         digest, heard, optimizer = trained(job, recipe, (0.9, 0.999), adapt=True)
         assert betas_of(optimizer) == [(0.9, 0.999)] and not heard.warned("betas")
         assert sum("adapt=True leaves AdamW as it is: the recipe lets no" in line for line in heard.lines) == first
+
+
+def adapts_sgd(job):
+    """The momentum of SGD moves to a recipe that was not given."""
+    def run(recipe, momentum, adapt, **settings):
+        model = network()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=momentum, **settings)
+        with Heard() as heard:
+            ddp, state = wrapped(job, model, recipe, optimizer=optimizer, adapt=adapt)
+            for step in range(5):
+                step_of(ddp, optimizer, rows(step, job.rank))
+        found = state.verify(), state.model.recipe.get("signal"), optimizer.param_groups[0]["momentum"], heard
+        state.close()
+        return found
+
+    first = job.rank == 0
+    digest, signal, momentum, heard = run(None, 0.8, True, nesterov=True)
+    assert (signal, momentum) == ("momentum(0.8),mask", 0) and not heard.warned("momentum")
+    assert heard.lines.count("sluice.torch.compress: adapt=True changed the momentum of SGD from 0.8 to 0, because the "
+                             "recipe has signal=momentum(0.8),mask") == first, heard.lines
+    by_hand, signal, _, heard = run("sgdm signal=momentum(0.8)", 0, False)
+    assert by_hand == digest and not heard.lines and not heard.warned("momentum")
+    heard = run(None, 0.9, True, weight_decay=1e-4)[3]
+    assert sum("multiply weight_decay by 10 to keep its effect" in line for line in heard.lines) == first, heard.lines
+    _, _, momentum, heard = run("sgdm", 0.9, True)
+    assert momentum == 0 and not heard.warned("momentum")
+
+    unchanged, signal, momentum, heard = run(None, 0.9, False)
+    assert unchanged != digest and (signal, momentum) == ("gradient", 0.9)
+    assert heard.warned("SGD has momentum=0.9.") == first
+    assert heard.warned("Write SGD(..., momentum=0) and add signal=momentum(0.9) to the recipe, or pass adapt=True and no "
+                        "recipe to sluice.torch.compress()") == first
+    for recipe, momentum, why in ((SPARSE, 0.9, "the recipe has no signal=momentum"), (None, 0, "it has no momentum")):
+        _, signal, kept, heard = run(recipe, momentum, True)
+        assert (signal, kept) == ("gradient", momentum)
+        assert sum(f"adapt=True leaves SGD as it is: {why}" in line for line in heard.lines) == first, heard.lines
+    assert not run(None, 0.5, False)[3].warned("momentum") and not run(DENSE, 0.9, False)[3].warned("momentum")
     model = network()
     with Heard() as heard:
-        wrapped(job, model, None, optimizer=sgd(model), adapt=True)[1].close()
-    assert sum("adapt=True leaves SGD as it is: it has no betas" in line for line in heard.lines) == first, heard.lines
+        wrapped(job, model, None, optimizer=Muon(model.parameters(), lr=0.1, momentum=0.9), adapt=True)[1].close()
+    assert sum("leaves Muon as it is: Sluice does not know what suits it" in line for line in heard.lines) == first
+    assert not heard.warned("momentum")
 
 
 def adapts_groups(job):
@@ -167,7 +206,7 @@ def adapts_groups(job):
 
 
 def scheduler_changes_beta1(job):
-    """OneCycleLR resets beta1 in each step, which causes one warning."""
+    """OneCycleLR resets the momentum in each step, which causes one warning."""
     for inner in (False, True):
         model = network()
         optimizer = adamw(model)
@@ -184,6 +223,16 @@ def scheduler_changes_beta1(job):
         assert heard.warned("AdamW now has betas=(0.95, 0.99)") == (job.rank == 0)
         assert heard.warned("cycle_momentum=False") == (job.rank == 0)
         state.close()
+    model = network()
+    optimizer = sgd(model)
+    ddp, state = wrapped(job, model, None, optimizer=optimizer, adapt=True)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1e-2, total_steps=10)
+    with Heard() as heard:
+        for step in range(3):
+            step_of(ddp, optimizer, rows(step, job.rank))
+            schedule.step()
+    assert heard.warned("SGD also now has momentum (momentum=0.95)") == (job.rank == 0)
+    state.close()
 
 
 def two_momenta(job):
@@ -191,12 +240,13 @@ def two_momenta(job):
         model = network()
         with Heard() as heard:
             wrapped(job, model, SPARSE + " signal=momentum(0.9)", optimizer=adamw(model, betas))[1].close()
-        assert heard.warned(f"AdamW also has momentum (beta1={betas[0]:g}): steps are amplified twice") == expected
+        assert heard.warned(f"AdamW also has momentum (beta1={betas[0]:g}): steps are amplified twice") == (expected and job.rank == 0)
         assert not heard.warned("costs accuracy")
     model = network()
     with Heard() as heard:
         wrapped(job, model, SPARSE + " signal=momentum(0.9)", optimizer=sgd(model))[1].close()
-    assert heard.warned("SGD also has momentum (momentum=0.9)") == 1 and heard.places() == {"test_torch.py"}
+    assert heard.warned("SGD also has momentum (momentum=0.9)") == (job.rank == 0)
+    assert heard.places() == ({"test_torch.py"} if job.rank == 0 else set())
 
 
 def refuses(job):
@@ -209,19 +259,22 @@ def refuses(job):
         return torch.optim.Adagrad(model.parameters())
 
     refused(lambda: compress(optimizer=adagrad()), "no recipe was given, and Sluice knows none for Adagrad: pass \"adamw\"")
-    refused(lambda: compress("adamw", optimizer=adagrad(), adapt=True), "and Adagrad is neither: leave it out")
+    refused(lambda: compress("adamw", optimizer=adagrad(), adapt=True), "and Adagrad is none of these: leave it out")
     refused(lambda: compress(adapt=True), "pass optimizer= too")
     refused(lambda: compress("adamw", optimizer="adamw"), "optimizer=str, must be a torch optimizer")
-    refused(lambda: compress(optimizer=[sgd(model), adamw(model)]), "SGD (sgdm) and AdamW (adamw) need different ones")
+    refused(lambda: compress(optimizer=[sgd(model), adamw(model)]), "SGD (sgd) and AdamW (adamw) need different ones")
     refused(lambda: sluice.torch.Optimizer(model, inner=adagrad(), job=job), "Sluice knows none for Adagrad")
     refused(lambda: sluice.torch.Optimizer(model, SPARSE, lr=0.1, adapt=True, job=job), "here the shards step")
     refused(lambda: compress("adamv"), "adamw")
+    several = torch.optim.SGD([{"params": model[0].parameters(), "momentum": 0.5}, {"params": model[2].parameters()}],
+                              lr=0.1, momentum=0.9)
+    refused(lambda: compress(optimizer=several, adapt=True), "and its groups have several, 0.5 and 0.9")
     compress("adamw", optimizer=adagrad())[1].close()
 
 
 def rank_named(job, _):
     join(job)
-    for check in (selects, says_what_it_selects, adapts, adapts_groups, scheduler_changes_beta1, two_momenta, refuses):
+    for check in (selects, says_what_it_selects, adapts, adapts_sgd, adapts_groups, scheduler_changes_beta1, two_momenta, refuses):
         print(check.__name__, flush=True)
         check(job)
     job.close()

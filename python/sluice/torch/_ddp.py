@@ -17,7 +17,7 @@ from ..job import Job
 from ..recipe import Recipe
 from ._flat import TYPES, Layout, load_state, saved_state, verify, with_update_none
 from ._group import default_job
-from ._named import Betas, chosen, optimizers_of
+from ._named import Momenta, chosen, optimizers_of
 from ._watch import Watch, after_backward, before_steps
 
 _Segments = List[Tuple[int, int, int]]  # of a bucket: offset in it, begin in the flat vector, count
@@ -69,8 +69,8 @@ class Compression:
         self._check_dense(ddp)
         self._scaler = scaler
         optimizers = optimizers_of(optimizer, adapt, "sluice.torch.compress")
-        wanted = with_update_none(chosen(recipe, optimizers, self.job, "sluice.torch.compress"), "sluice.torch.compress",
-                                  clip)
+        recipe = chosen(recipe, optimizers, adapt, self.job, "sluice.torch.compress")
+        wanted = with_update_none(recipe, "sluice.torch.compress", clip)
         types = {p.dtype for p in self.layout.parameters}
         self._dtype = min(types, key=str) if len(types) == 1 else torch.float32
         device = self.layout.parameters[0].device
@@ -85,7 +85,7 @@ class Compression:
         self.model = self.job.open(start, wanted, tensors=self.layout.tensors(),
                                    grad_type=TYPES[self._dtype], **options)
         self.layout.scatter(start)  # those of rank 0
-        self._betas = Betas(self.model.recipe, optimizers, adapt, self.job, "sluice.torch.compress", depth=5)
+        self._momenta = Momenta(self.model.recipe, optimizers, adapt, self.job, "sluice.torch.compress", depth=5)
         plan = wanted.plan_items(self.layout.count, self.job.workers,
                                  steps_per_epoch=options.get("steps_per_epoch", 0))
         # Whether buckets are pushed one by one: only if they have one type, and if the recipe does not need
@@ -180,7 +180,7 @@ class Compression:
         if bucket.index() == 0:
             self._waiting.clear()  # of a backward that an exception ended
             self.layout.check_known(self._named)
-            self._betas.check()
+            self._momenta.check()
         buffer, segments = bucket.buffer(), self._segments_of(bucket)
         future: Any = torch.futures.Future()
         self._waiting.append((future, buffer, segments))
@@ -387,10 +387,11 @@ def compress(ddp: Any, recipe: Union[str, Recipe, None] = None, *, job: Optional
     job: None takes sluice.torch.default_job().
     scaler: the GradScaler of mixed precision. Gradients are pushed without its scale, and if those of
         a rank are not finite, the step is skipped on all ranks before anything is pushed.
-    optimizer: the optimizer of the model, or a list of several. Without a recipe, its class selects adamw, sgdm or muon
-        of sluice_recipe(7). There is one warning if recipe and optimizer both have momentum, or if the betas of Adam do
-        not suit the recipe.
-    adapt: sets the betas of Adam and AdamW to (0.2, 0.99) if the recipe selects coordinates, and logs it on rank 0.
+    optimizer: the optimizer of the model, or a list of several. Without a recipe, its class selects adamw, sgd or muon
+        of sluice_recipe(7). There is one warning, on rank 0, if recipe and optimizer both have momentum, or if the
+        momentum or the betas of the optimizer do not suit the recipe.
+    adapt: if the recipe selects coordinates, sets the betas of Adam and AdamW to (0.2, 0.99). Without a recipe, moves the
+        momentum of SGD to that of the library (sgdm). Rank 0 logs what was changed.
     clip: the limit of each rank's gradient norm, as clip= in the recipe. With signal=momentum use it in place
         of clip_grad_norm_(). If a script then makes the mean smaller, there is one warning (torch 2.0 or
         later).

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The recipe that suits a torch optimizer, and the betas that suit a recipe.
+"""The recipe that suits a torch optimizer, and the momentum that suits a recipe.
 
 Called by _ddp.py and _optimizer.py when a model is opened, and before each step, because schedulers and
-checkpoints change betas too.
+checkpoints change momenta too.
 """
 import logging
 import os
@@ -15,8 +15,8 @@ from ..job import Job
 from ..recipe import Recipe
 
 _BETAS = (0.2, 0.99)  # what adapt=True sets
-_MOST_BETA1, _LEAST_BETA2 = 0.5, 0.95  # a warning otherwise
-_METHODS = {"Adam": "adamw", "AdamW": "adamw", "SGD": "sgdm"}  # Muon is a name of many classes
+_MOST_MOMENTUM, _LEAST_BETA2 = 0.5, 0.95  # a warning otherwise
+_METHODS = {"Adam": "adamw", "AdamW": "adamw", "SGD": "sgd"}  # Muon is a name of many classes
 _log = logging.getLogger("sluice")
 
 
@@ -29,10 +29,10 @@ def optimizers_of(optimizer: Any, adapt: bool, what: str) -> List[Any]:
             raise InvalidError(f"{what}: optimizer={type(one).__name__}, must be a torch optimizer, or a list of those that "
                                "train the model")
         if adapt and _method_of(one) is None:
-            raise InvalidError(f"{what}: adapt=True changes the betas of Adam and AdamW, and {type(one).__name__} is "
-                               "neither: leave it out")
+            raise InvalidError(f"{what}: adapt=True changes the momentum of SGD and the betas of Adam and AdamW, and "
+                               f"{type(one).__name__} is none of these: leave it out")
     if adapt and not found:
-        raise InvalidError(f"{what}: adapt=True changes the betas of an optimizer: pass optimizer= too")
+        raise InvalidError(f"{what}: adapt=True changes the momentum of an optimizer: pass optimizer= too")
     return found
 
 
@@ -46,13 +46,16 @@ def _method_of(optimizer: Any) -> Optional[str]:
     return None
 
 
-def _is_adam(optimizer: Any) -> bool:
-    return _method_of(optimizer) == "adamw"
+def _momenta_of(optimizer: Any) -> List[float]:
+    """The different momenta of its groups, or the first betas."""
+    found = {float(group["betas"][0]) if "betas" in group else float(group.get("momentum") or 0)
+             for group in optimizer.param_groups}
+    return sorted(found)
 
 
-def chosen(recipe: Union[str, Recipe, None], optimizers: List[Any], job: Job, what: str) -> Union[str, Recipe, None]:
-    """Returns the recipe, or the name of the one that suits the optimizers if neither the program nor
-    SLUICE_RECIPE names one."""
+def chosen(recipe: Union[str, Recipe, None], optimizers: List[Any], adapt: bool, job: Job,
+           what: str) -> Union[str, Recipe, None]:
+    """Returns the recipe, or the one that suits the optimizers if neither the program nor SLUICE_RECIPE names one."""
     if not optimizers or str(recipe or "").strip() or os.environ.get("SLUICE_RECIPE", "").strip():
         return recipe
     found = []
@@ -60,7 +63,7 @@ def chosen(recipe: Union[str, Recipe, None], optimizers: List[Any], job: Job, wh
         method = _method_of(one)
         if method is None:
             raise InvalidError(f"{what}: no recipe was given, and Sluice knows none for {type(one).__name__}: pass "
-                               "\"adamw\" if it divides by the size of the gradients as Adam does, \"sgdm\" if it does not, "
+                               "\"adamw\" if it divides by the size of the gradients as Adam does, \"sgd\" if it does not, "
                                "or \"up=all down=all\", which sends everything")
         found.append(method)
     # Muon trains only matrices, so AdamW trains the rest of such a model.
@@ -70,10 +73,17 @@ def chosen(recipe: Union[str, Recipe, None], optimizers: List[Any], job: Job, wh
         raise InvalidError(f"{what}: no recipe was given, and the optimizers " +
                            " and ".join(f"{type(one).__name__} ({method})" for one, method in zip(optimizers, found)) +
                            " need different ones: pass one of these names")
+    method = found[0]
+    momenta = sorted({m for one in optimizers for m in _momenta_of(one)})
+    if method == "sgd" and adapt and momenta != [0]:
+        if len(momenta) > 1:
+            raise InvalidError(f"{what}: adapt=True moves the momentum of SGD to the recipe, and its groups have several, "
+                               f"{' and '.join(f'{m:g}' for m in momenta)}: give all of them the same")
+        method = f"sgdm signal=momentum({momenta[0]:g})"
     if job.rank == 0 and os.environ.get("SLUICE_ADVICE") != "no":
-        _log.warning("%s: no recipe was given, so %s selects the recipe %s of sluice_recipe(7). Give it by name to leave "
-                     "this line out.", what, " and ".join(type(one).__name__ for one in optimizers), found[0])
-    return found[0]
+        _log.warning("%s: no recipe was given, so %s selects %s of sluice_recipe(7). Pass it as the recipe to leave "
+                     "this line out.", what, " and ".join(type(one).__name__ for one in optimizers), method)
+    return method
 
 
 def _delay(recipe: Recipe) -> bool:
@@ -82,33 +92,8 @@ def _delay(recipe: Recipe) -> bool:
     return not everything and recipe.get("memory") != "none"
 
 
-def _first_momentum(optimizer: Any) -> Optional[str]:
-    """Returns the setting that makes an optimizer keep a running mean of gradients."""
-    for group in optimizer.param_groups:
-        if group.get("momentum"):
-            return f"momentum={group['momentum']}"
-        if "betas" in group and float(group["betas"][0]):
-            return f"beta1={float(group['betas'][0]):g}"
-    return None
-
-
-def _warn_of_two_momenta(recipe: Recipe, optimizers: List[Any], depth: int) -> bool:
-    if "momentum" not in (recipe.get("signal") or ""):
-        return False
-    for one in optimizers:
-        setting, name = _first_momentum(one), type(one).__name__
-        if setting is None:
-            continue
-        remedy = ("a recipe without signal=, and betas=(0.2, 0.99)" if setting.startswith("beta1") else
-                  "signal=momentum(0.9) with SGD without momentum, or an optimizer with momentum and no signal=")
-        warnings.warn(f"the recipe says signal={recipe.get('signal')} and {name} also has momentum ({setting}): steps are "
-                      f"amplified twice. Use one of them: {remedy}", stacklevel=depth)
-        return True
-    return False
-
-
-class Betas:
-    """Changes Adam's betas, or warns once of betas that do not suit the recipe.
+class Momenta:
+    """Changes momenta of optimizers, or warns once, on rank 0, of those that do not suit the recipe.
 
     A coordinate waits in the residuals and arrives as the sum of what waited, which is a momentum already.
 
@@ -117,48 +102,78 @@ class Betas:
     """
 
     def __init__(self, recipe: Recipe, optimizers: List[Any], adapt: bool, job: Job, what: str, depth: int) -> None:
-        self._what, self._told, self._depth = what, job.rank != 0, depth
-        self._adams: List[Any] = []
-        if adapt:
-            self._adapt(recipe, optimizers, job)
-        if _warn_of_two_momenta(recipe, optimizers, depth) or not _delay(recipe):
-            return
-        self._adams = [weakref.ref(one) for one in optimizers if _is_adam(one)]
+        self._what, self._depth, self._first = what, depth, job.rank == 0
+        self._delay, self._signal = _delay(recipe), recipe.get("signal") or ""
+        for one in optimizers if adapt else ():
+            self._adapt(one)
+        watches = self._first and (self._delay or "momentum" in self._signal)
+        self._watched = [weakref.ref(one) for one in optimizers if watches]
         self._check("has", "")
 
-    def _adapt(self, recipe: Recipe, optimizers: List[Any], job: Job) -> None:
-        for one in optimizers:
-            name, before = type(one).__name__, set()
-            if not _delay(recipe) or not _is_adam(one):
-                if job.rank == 0:
-                    _log.warning("%s: adapt=True leaves %s as it is: %s", self._what, name, "it has no betas"
-                                 if not _is_adam(one) else "the recipe lets no coordinate wait in a residual")
-                continue
-            for group in one.param_groups:
-                before.add(tuple(map(float, group["betas"])))
-                group["betas"] = _BETAS
-            if "betas" in one.defaults:
-                one.defaults["betas"] = _BETAS  # of groups that are added later
-            if job.rank == 0 and before != {_BETAS}:
-                _log.warning("%s: adapt=True changed the betas of %s from %s to %s", self._what, name,
-                             " and ".join(map(str, sorted(before))), _BETAS)
+    def _adapt(self, one: Any) -> None:
+        kind, momenta = _method_of(one), _momenta_of(one)
+        why = ("Sluice does not know what suits it" if kind == "muon" else
+               "the recipe lets no coordinate wait in a residual" if kind == "adamw" and not self._delay else
+               "it has no momentum" if momenta == [0] and kind == "sgd" else
+               "the recipe has no signal=momentum" if kind == "sgd" and "momentum" not in self._signal else None)
+        if why is not None:
+            self._say(one, f"leaves {{}} as it is: {why}")
+        elif kind == "adamw":
+            before = {tuple(map(float, group["betas"])) for group in one.param_groups}
+            self._set(one, betas=_BETAS)
+            if before != {_BETAS}:
+                self._say(one, f"changed the betas of {{}} from {' and '.join(map(str, sorted(before)))} to {_BETAS}")
+        else:
+            self._set(one, momentum=0.0, nesterov=False)
+            decays = any(group.get("weight_decay") for group in one.param_groups) and momenta[-1] < 1
+            self._say(one, f"changed the momentum of {{}} from {' and '.join(f'{m:g}' for m in momenta)} to 0, because the "
+                           f"recipe has signal={self._signal}" + decays * (
+                               ". The weight decay of the optimizer is not part of that momentum: multiply weight_decay by "
+                               f"{1 / (1 - momenta[-1]):g} to keep its effect"))
+
+    @staticmethod
+    def _set(one: Any, **settings: Any) -> None:
+        for of in (*one.param_groups, one.defaults):  # the defaults are for groups that are added later
+            of.update((key, value) for key, value in settings.items() if key in of)
+
+    def _say(self, one: Any, text: str) -> None:
+        if self._first:
+            _log.warning("%s: adapt=True %s", self._what, text.format(type(one).__name__))
 
     def check(self) -> None:
         """Before a step."""
-        if self._adams and not self._told:
-            self._check("now has", " A scheduler such as OneCycleLR changes beta1 unless it has cycle_momentum=False, and "
-                                   "load_state_dict() of an optimizer restores the betas that were saved.")
+        if self._watched:
+            self._check("now has", " A scheduler such as OneCycleLR changes momenta unless it has cycle_momentum=False, "
+                                   "and load_state_dict() of an optimizer restores those that were saved.")
 
     def _check(self, has: str, after: str) -> None:
-        for one in (ref() for ref in self._adams):
-            for group in () if one is None else one.param_groups:
-                beta1, beta2 = map(float, group["betas"])
-                if self._told or (beta1 <= _MOST_BETA1 and beta2 >= _LEAST_BETA2):
-                    continue
-                self._told = True
-                name = type(one).__name__
-                why = (f"beta1 above {_MOST_BETA1}" if beta1 > _MOST_BETA1 else f"beta2 below {_LEAST_BETA2}")
-                warnings.warn(
-                    f"{name} {has} betas=({beta1:g}, {beta2:g}). With this recipe a coordinate waits in a residual and "
-                    f"arrives as the sum of several steps, which is a momentum already, so {why} costs accuracy. Write "
-                    f"{name}(..., betas={_BETAS}), or pass adapt=True to {self._what}().{after}", stacklevel=self._depth)
+        for one in (ref() for ref in self._watched):
+            text = one is not None and self._complaint(one, has)
+            if text:
+                self._watched = []
+                warnings.warn(text + after, stacklevel=self._depth)
+                return
+
+    def _complaint(self, one: Any, has: str) -> Optional[str]:
+        name, kind, most = type(one).__name__, _method_of(one), _momenta_of(one)[-1]
+        if "momentum" in self._signal:
+            if not most:
+                return None
+            adam = any("betas" in group for group in one.param_groups)
+            remedy = ("a recipe without signal=, and betas=(0.2, 0.99)" if adam else
+                      "signal=momentum(0.9) with SGD without momentum, or an optimizer with momentum and no signal=")
+            return (f"the recipe says signal={self._signal} and {name} also {has} momentum "
+                    f"({'beta1' if adam else 'momentum'}={most:g}): steps are amplified twice. Use one of them: {remedy}.")
+        waits = ("With this recipe a coordinate waits in a residual and arrives as the sum of several steps, which is a "
+                 "momentum already, so")
+        if kind == "adamw":
+            for beta1, beta2 in (map(float, group["betas"]) for group in one.param_groups):
+                if beta1 > _MOST_MOMENTUM or beta2 < _LEAST_BETA2:
+                    why = f"beta1 above {_MOST_MOMENTUM}" if beta1 > _MOST_MOMENTUM else f"beta2 below {_LEAST_BETA2}"
+                    return (f"{name} {has} betas=({beta1:g}, {beta2:g}). {waits} {why} costs accuracy. Write {name}(..., "
+                            f"betas={_BETAS}), or pass adapt=True to {self._what}().")
+        elif kind == "sgd" and most > _MOST_MOMENTUM:
+            return (f"{name} {has} momentum={most:g}. {waits} a momentum in the optimizer costs accuracy. Write {name}(..., "
+                    f"momentum=0) and add signal=momentum({most:g}) to the recipe, or pass adapt=True and no recipe to "
+                    f"{self._what}().")
+        return None

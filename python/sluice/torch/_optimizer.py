@@ -18,7 +18,7 @@ from ..recipe import Recipe
 from ._ddp import has_signal_momentum, warn_of_clipped_mean
 from ._flat import TYPES, Layout, load_state, saved_state, verify, with_clip, with_update_none
 from ._group import broadcast, default_job
-from ._named import Betas, chosen, optimizers_of
+from ._named import Momenta, chosen, optimizers_of
 from ._watch import Watch, after_backward
 
 
@@ -87,7 +87,7 @@ class Optimizer(torch.optim.Optimizer):
         all groups by one factor. A step with rate 0 changes no parameter.
     inner: an optimizer over the same parameters and no others. It makes its step with the mean gradient, and
         update=none is added to the recipe. Its ``param_groups`` are those of this optimizer.
-    adapt: as for compress(), for the betas of inner.
+    adapt: as for compress(), for the momentum of inner.
     job: None takes sluice.torch.default_job().
     clip: the limit of each rank's gradient norm, as clip= in the recipe.
     uneven: ranks may have unequal numbers of steps; see join().
@@ -139,7 +139,7 @@ class Optimizer(torch.optim.Optimizer):
         rules = None if inner is not None else self._rules(recipe, lr, steps_per_epoch)
         if inner is not None:
             optimizers = optimizers_of(inner, adapt, "sluice.torch.Optimizer")
-            recipe = with_update_none(chosen(recipe, optimizers, self.job, "sluice.torch.Optimizer"),
+            recipe = with_update_none(chosen(recipe, optimizers, adapt, self.job, "sluice.torch.Optimizer"),
                                       "sluice.torch.Optimizer with inner=", clip)
             known = {id(p) for group in inner.param_groups for p in group["params"]}
             for name, p in zip(self.layout.names, parameters):
@@ -178,7 +178,7 @@ class Optimizer(torch.optim.Optimizer):
                     p.data = self.layout.view(self._flat, i)
         else:
             self.layout.scatter(self._flat)  # those of rank 0
-            self._betas = Betas(self.model.recipe, optimizers, adapt, self.job, "sluice.torch.Optimizer", depth=4)
+            self._momenta = Momenta(self.model.recipe, optimizers, adapt, self.job, "sluice.torch.Optimizer", depth=4)
             if dtype == torch.float32:
                 self._flat = self._grad  # the mean takes the gradient's place
         for _, p in self._everything():
@@ -336,7 +336,7 @@ class Optimizer(torch.optim.Optimizer):
     def _exchange(self) -> bool:
         """Computes the mean of the gradients over the workers. Returns False if the ranks agree to skip the
         step."""
-        self._betas.check()
+        self._momenta.check()
         self._check_own()
         self._collect()
         if self._overflowed():
