@@ -110,7 +110,7 @@ void huge_collapse(void *at, size_t bytes, const char *region)
 	huge_look(&facts);
 	log_line(LOG_WARN, "rdma",
 		 "SLUICE_HUGE_PAGES=transparent: %zu of %zu kB of region %s lie on huge pages (%s; "
-		 "shmem_enabled is %s): free memory in large pieces (sysctl vm.compact_memory=1); "
+		 "shmem_enabled is %s): defragment the memory (sysctl vm.compact_memory=1); "
 		 "before Linux 6.1, write advise to " SHMEM_ENABLED,
 		 got, bytes / 1024, region, err ? errno_text(err) : "the kernel mapped no more",
 		 facts.shmem_enabled[0] ? facts.shmem_enabled : "missing");

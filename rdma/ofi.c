@@ -425,7 +425,8 @@ static int try_device_memory(struct ofi *o, const struct region *region)
 	}
 	ofi_memory_tried(o->memory, region, works);
 	log_line(LOG_INFO, "rdma", "%zu bytes of device memory: %s %s%s", region->bytes,
-		 ofi_fabric_text(o->fabric), works ? "reads it directly" : "does not, as ", why);
+		 ofi_fabric_text(o->fabric),
+		 works ? "reads it directly" : "does not read it directly: ", why);
 	return works;
 }
 

@@ -392,10 +392,9 @@ static int choose_named(struct fi_info *list, const char *provider, const char *
 	list_interfaces(list, provider, there, sizeof(there));
 	return fail_quietly(SLUICE_ENOSUPP, "provider %s has no usable interface%s%s: it has %s%s",
 			    provider, *interface ? " of SLUICE_INTERFACE=" : "", interface, there,
-			    *interface ?
-				    "" :
-				    "; loopback, link-local addresses and bridges of "
-				    "containers are used only where SLUICE_INTERFACE names them");
+			    *interface ? "" :
+					 "; loopback, link-local addresses and bridges of "
+					 "containers are used only if SLUICE_INTERFACE names them");
 }
 
 static int choose_any(struct fi_info *list, const char *interface, uint32_t version,
@@ -587,7 +586,7 @@ static int check_notice(const struct ofi_choice *choice)
 	return fail_quietly(
 		SLUICE_ENOSUPP,
 		"%s: its puts carry no data with the sender's name, and without that "
-		"nothing tells when they are in place: set SLUICE_PROVIDER=tcp (or net)",
+		"nothing shows when they are in place: set SLUICE_PROVIDER=tcp (or net)",
 		choice->text);
 }
 

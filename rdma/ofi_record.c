@@ -57,7 +57,7 @@ const uint8_t *ofi_record_check(const struct ofi_fabric *fabric, int own_rank, i
 		*c = (char)(*c < ' ' || *c > '~' ? '?' : *c);
 	if (strcmp(provider, own)) {
 		*rc = fail(SLUICE_ENOSUPP,
-			   "ofi: rank %d uses provider %s of libfabric, rank %d uses %s: set "
+			   "ofi: rank %d uses provider %s of libfabric, but rank %d uses %s: set "
 			   "SLUICE_PROVIDER to one that both have",
 			   rank, provider, own_rank, own);
 		return NULL;

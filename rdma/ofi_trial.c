@@ -137,7 +137,7 @@ int ofi_trial_open(struct ofi_fabric *fabric, struct ofi_messages *messages, str
 	if (ofi_fabric_is_unplaced(fabric))
 		return fail(SLUICE_EDEVICE,
 			    "ofi: %s: a put to this rank itself did not announce itself (%s), and "
-			    "nothing else tells when its puts are in place: set SLUICE_PROVIDER to "
+			    "nothing else shows when its puts are in place: set SLUICE_PROVIDER to "
 			    "another provider, such as tcp",
 			    ofi_fabric_text(fabric), why);
 	ofi_fabric_use_notice(fabric, OFI_NOTICE_MESSAGE);

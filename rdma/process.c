@@ -56,10 +56,11 @@ int process_identify(struct process *out)
 
 	rc = read_stat(me.pid, &state, &me.start_time);
 	if (rc < 0)
-		return fail(SLUICE_ENOSUPP,
-			    "cannot read /proc/%d/stat: %s; ranks of one machine find each other "
-			    "through /proc, mount it",
-			    (int)me.pid, errno_text(-rc));
+		return fail(
+			SLUICE_ENOSUPP,
+			"cannot read /proc/%d/stat: %s; the ranks of one machine find each other "
+			"through /proc: mount it",
+			(int)me.pid, errno_text(-rc));
 	if (stat("/proc/self/ns/pid", &st) == 0)
 		me.pid_namespace = (uint64_t)st.st_ino;
 	*out = me;

@@ -31,7 +31,7 @@ int qp_make(struct queue_pair *p, void *owner, char why[QP_WHY_BYTES])
 
 	p->qp = queues_pair_make(c->queues, rights_peer_domain(c->rights), owner);
 	if (!p->qp) {
-		snprintf(why, QP_WHY_BYTES, "no queue pair: %s", errno_text(errno));
+		snprintf(why, QP_WHY_BYTES, "no queue pair could be made: %s", errno_text(errno));
 		return -1;
 	}
 	return 0;

@@ -308,7 +308,8 @@ const char *queues_explain(enum ibv_wc_status status, int *survives_out)
 	switch (status) {
 	case IBV_WC_RETRY_EXC_ERR:
 		*survives_out = 1;
-		return "no answer after all retries: link, switch or node is down, or it hangs";
+		return "no answer after all retries: a link, a switch or the node is down, or it "
+		       "hangs";
 	case IBV_WC_RNR_RETRY_EXC_ERR:
 		*survives_out = 1;
 		return "it had no receive ready, after all retries";

@@ -397,8 +397,8 @@ int register_host(struct ibv_pd *pd, void *base, size_t bytes, int access, const
 		*out = ibv_reg_mr(pd, base, bytes, access & ~IBV_ACCESS_RELAXED_ORDERING);
 		if (*out && !atomic_exchange(&ordering_refused, 1))
 			log_line(LOG_INFO, "rdma",
-				 "verbs: ibv_reg_mr of %s with relaxed ordering: %s; it and all "
-				 "others that fail so are registered without",
+				 "verbs: ibv_reg_mr of %s with relaxed ordering: %s; "
+				 "regions for which this fails are registered without it",
 				 what, errno_text(err));
 	}
 	if (*out)

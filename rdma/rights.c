@@ -632,7 +632,7 @@ void rights_peer_close(struct rights_peer **p)
 static int choose_protection(struct rights *r, const char *wanted, char why[PROVE_WHY_BYTES])
 {
 	static const char *const ordered_texts[] = { [RELAXED_NONE] = "no region",
-						     [RELAXED_MARKED] = "lanes and logs",
+						     [RELAXED_MARKED] = "inboxes, staging and logs",
 						     [RELAXED_ALL] = "all regions" };
 	const enum relaxed wanted_ordering = r->relaxed;
 	enum relaxed relaxed = wanted_ordering;
@@ -647,11 +647,11 @@ static int choose_protection(struct rights *r, const char *wanted, char why[PROV
 		r->relaxed = relaxed;
 		why[0] = '\0';
 	} else if (wanted && !strcmp(wanted, "yes")) {
-		return fail(
-			SLUICE_ENOSUPP,
-			"verbs: SLUICE_MEMORY_WINDOWS=yes, but %s has no working ones: %s; auto "
-			"or no uses a protection domain for each peer instead",
-			r->device->name, why);
+		return fail(SLUICE_ENOSUPP,
+			    "verbs: SLUICE_MEMORY_WINDOWS=yes, but memory windows of %s do not "
+			    "work: %s; "
+			    "auto or no uses a protection domain for each peer instead",
+			    r->device->name, why);
 	}
 	if (!r->windows && r->size > r->device->attr.max_pd)
 		return fail_quietly(SLUICE_ENOSUPP,
@@ -663,7 +663,7 @@ static int choose_protection(struct rights *r, const char *wanted, char why[PROV
 			 "of %s do not work with relaxed ordering",
 			 r->device->name);
 	log_line(LOG_INFO, "rdma",
-		 "verbs: each peer's rights are %s%s%s%s; relaxed ordering is asked for %s",
+		 "verbs: each peer's rights are %s%s%s%s; relaxed ordering is requested for %s",
 		 r->windows ? "memory windows of type 2B, bound to its queue pair" :
 			      "its own protection domain and registrations",
 		 why[0] ? " (no memory windows: " : "", why, why[0] ? ")" : "",

@@ -9,7 +9,7 @@
 static int check_shape(uint32_t depth, size_t slot_bytes)
 {
 	if (depth == 0 || slot_bytes == 0 || slot_bytes > (size_t)PTRDIFF_MAX / depth)
-		return fail(SLUICE_EINVAL, "a ring of %" PRIu32 "  slots of %zu bytes is not valid",
+		return fail(SLUICE_EINVAL, "a ring of %" PRIu32 " slots of %zu bytes is not valid",
 			    depth, slot_bytes);
 	return SLUICE_OK;
 }

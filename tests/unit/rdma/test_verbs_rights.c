@@ -115,10 +115,11 @@ FRESH(relaxed_ordering__by_setting_and_card__only_where_it_may_be)
 		const char *setting;
 		int refused, marked, others;
 		const char *says;
-	} cases[] = { { "auto", 0, 1, 0, "relaxed ordering is asked for lanes and logs" },
-		      { "no", 0, 0, 0, "relaxed ordering is asked for no region" },
-		      { "all", 0, 1, 1, "relaxed ordering is asked for all regions" },
-		      { "all", 1, 0, 0, "relaxed ordering is asked for no region" } };
+	} cases[] = { { "auto", 0, 1, 0,
+			"relaxed ordering is requested for inboxes, staging and logs" },
+		      { "no", 0, 0, 0, "relaxed ordering is requested for no region" },
+		      { "all", 0, 1, 1, "relaxed ordering is requested for all regions" },
+		      { "all", 1, 0, 0, "relaxed ordering is requested for no region" } };
 	const int windows = strcmp(pair_memory_windows, "no") != 0;
 
 	log_configure("rdma+info");
