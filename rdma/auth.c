@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * See auth.h. The only file that includes a crypto library. A build without one has no network
- * transport, so only SLUICE_KEY_FILE can need the missing functions. */
+ * transport, so only SLUICE_KEY_FILE can need the functions that it lacks. */
 #include "rdma/auth.h"
 #include "base/error.h"
 #include "sluice.h"

@@ -61,8 +61,8 @@ int auth_check(const struct peer_keys *keys, enum auth_label label,
 	       const struct auth_context *context, const void *extra, size_t n,
 	       const uint8_t tag[AUTH_TAG_BYTES]);
 
-/* The accepting side's nonce: the time, and a keyed hash of the time, the client's rank and its
- * nonce. key is random and stays in this process. */
+/* Makes the accepting side's nonce, which consists of the time and a keyed hash. The hash covers
+ * the time, the client's rank and the client's nonce. key is random and stays in this process. */
 int auth_nonce_make(const uint8_t key[AUTH_KEY_BYTES], uint32_t client,
 		    const uint8_t nonce_client[AUTH_NONCE_BYTES], uint64_t now_ms,
 		    uint8_t nonce[AUTH_NONCE_BYTES]);

@@ -67,7 +67,7 @@ static struct meeting meet(hwloc_topology_t t, const struct card *card,
 
 /* ---- turns ----------------------------------------------------------------------- */
 
-/* Returns the nearest cards of a GPU, as bits. */
+/* Returns the cards that are nearest to a GPU: bit i stands for cards[i]. */
 static uint64_t nearest_of(hwloc_topology_t t, hwloc_obj_t gpu, const struct card *cards, size_t n)
 {
 	int best = -1;
@@ -86,8 +86,8 @@ static uint64_t nearest_of(hwloc_topology_t t, hwloc_obj_t gpu, const struct car
 	return bits;
 }
 
-/* Returns the number of GPUs before this one that share its nearest cards. *n_gpus becomes the
- * number of all that do. */
+/* Returns the number of GPUs before this one that share its nearest cards. Sets *n_gpus to the
+ * number of all GPUs that share them. */
 static int gpus_before(hwloc_topology_t t, const char *gpu, const struct card *cards, size_t n,
 		       int *n_gpus)
 {
@@ -183,8 +183,8 @@ static int nearer(const void *a, const void *b)
 	return x->card - y->card;
 }
 
-/* Moves to the front the cards among which ranks take turns: those that are as near as the first
- * card and on its fabric. Returns their number. */
+/* Moves the cards among which ranks take turns to the front: the cards that are as near as the
+ * first one and on its fabric. Returns their number. */
 static int gather_turns(struct candidate_card *c, const struct card *cards, size_t n)
 {
 	int turns = 1;

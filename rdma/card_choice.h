@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Which network card of a node each rank uses: the nearest to its GPU, else the nearest to its
- * processors, and in turn where several are equally near, so that the ranks of a node use all of
- * them. The same rules serve verbs and libfabric. The decision is pure; cards_order_here() makes it
- * for this process. */
+ * Chooses the network card that each rank of a node uses: the card nearest to its GPU or, without
+ * a GPU, nearest to its processors. If several cards are equally near, ranks take them in turn, so
+ * that the ranks of a node use all of them. The same rules serve verbs and libfabric. The decision
+ * is pure; cards_order_here() makes it for this process. */
 #ifndef RDMA_CARD_CHOICE_H
 #define RDMA_CARD_CHOICE_H
 #include "rdma/nearness.h"

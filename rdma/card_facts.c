@@ -73,7 +73,7 @@ static int connect_both(struct both *b)
 	return SLUICE_OK;
 }
 
-/* A driver without dma-bufs refuses before it looks at the descriptor. */
+/* A driver that does not support dma-bufs refuses before it looks at the descriptor. */
 static int refuses_dmabuf(struct ibv_pd *pd)
 {
 	struct ibv_mr *mr = ibv_reg_dmabuf_mr(pd, 0, PAGE_BYTES, 0, -1, IBV_ACCESS_LOCAL_WRITE);
@@ -141,7 +141,7 @@ int card_facts_measure(const struct transport_config *config, struct card_facts 
 	return rc;
 }
 
-/* InfiniBand Architecture Specification, 9.7.5.2.8; 0 is the longest. */
+/* See InfiniBand Architecture Specification, 9.7.5.2.8. Code 0 is the longest time. */
 double card_facts_rnr_us(unsigned code)
 {
 	static const uint16_t tens[32] = { 65535, 1,    2,    3,     4,     6,     8,     12,

@@ -11,11 +11,11 @@ struct card_facts {
 	int port;
 	char no_windows[PROVE_WHY_BYTES]; /* why memory windows are not used; "": they are */
 	uint64_t longest_window;          /* bytes that the driver binds to one window */
-	uint32_t requests, inline_bytes;  /* of a queue pair */
-	uint64_t pair_pinned;             /* bytes that the driver pins for it */
+	uint32_t requests, inline_bytes;  /* limits of a queue pair */
+	uint64_t pair_pinned;             /* bytes that the driver pins for a queue pair */
 	int relaxed;                      /* a registration with relaxed ordering is accepted */
 	int dmabuf; /* 0, or the errno value with which the card refuses a dma-buf */
-	struct ibv_qp_attr side[2]; /* of the client and of the server, once connected */
+	struct ibv_qp_attr side[2]; /* the client's and the server's, once connected */
 };
 /* Returns 0 or SLUICE_E*. config has the settings that choose the card. */
 int card_facts_measure(const struct transport_config *config, struct card_facts *out);
@@ -23,7 +23,7 @@ int card_facts_measure(const struct transport_config *config, struct card_facts 
 /* Returns the microseconds of a timer code of InfiniBand for "receiver not ready". */
 double card_facts_rnr_us(unsigned code);
 
-/* By verbs.c: the parts of a connected endpoint. */
+/* The parts of a connected endpoint. verbs.c has the function. */
 struct verbs_parts {
 	const struct verbs_device *device;
 	const struct queue_sizes *sizes;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The cards that SLUICE_DEVICE and SLUICE_INTERFACE allow: a list such as "mlx5_[0-3],^mlx5_2" or
- * "mlx5_4:2". An entry is a name, in which * stands for any text and [0-11] for a number of that
- * range, and for RDMA devices a port. ^ excludes an entry, or all entries of a list that begins
- * with it. Pure. */
+ * "mlx5_4:2". An entry is a name; for RDMA devices, a port may follow. In the name, * stands for
+ * any text and [0-11] for a number of that range. ^ excludes an entry, or all entries of a list
+ * that begins with it. Pure. */
 #ifndef RDMA_CARD_LIST_H
 #define RDMA_CARD_LIST_H
 

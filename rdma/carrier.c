@@ -8,7 +8,7 @@ const struct carrier_ops *carrier_of(const struct verbs_device *device)
 	return verbs_device_by_gid(device) ? &carrier_ud : &carrier_cm;
 }
 
-/* A port that has both is two cards. */
+/* A port that has an IP address and a GID counts as two cards. */
 const struct carrier_ops *carrier_between(const struct verbs_card *a, const struct verbs_card *b)
 {
 	const struct network of_a = verbs_card_network(a), of_b = verbs_card_network(b);

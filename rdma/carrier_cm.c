@@ -239,9 +239,9 @@ static int cm_start(struct carrier_peer *peer, int timeout_ms, char why[CARRIER_
 
 	if (rdma_create_id(p->cm->channel, &id, p, RDMA_PS_TCP))
 		return why_call_failed("rdma_create_id", why);
-	/* From it the kernel derives the service level, which is the priority on a VLAN, and the
-	 * class of the connection manager's own messages. Set before the route, which includes it.
-	 */
+	/* The kernel derives two values from this option: the service level, which is the priority
+	 * on a VLAN, and the class of the connection manager's own messages. The option is set
+	 * before the route is resolved, because the route includes it. */
 	if (path->traffic_class != PATH_AS_RESOLVED)
 		rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &traffic_class,
 				sizeof(traffic_class));
@@ -342,7 +342,8 @@ static struct ibv_context *cm_leads_to(const struct carrier_peer *p)
 	return cm_peer_of(p)->id->verbs;
 }
 
-/* The peer's connection manager knows the address from which the client's request comes. */
+/* The tag of a PROOF covers the GID from which the client sends. The peer's connection manager
+ * reports that GID to the peer. */
 static void cm_complete(struct carrier_peer *p, struct frame *frame)
 {
 	if (frame->kind == FRAME_PROOF)
@@ -350,7 +351,7 @@ static void cm_complete(struct carrier_peer *p, struct frame *frame)
 		       FRAME_GID_BYTES);
 }
 
-/* A client itself chose the address of the server. */
+/* Only a server checks the peer's GID. A client itself chose the server's address. */
 static struct path_ends cm_ends(const struct carrier_peer *p, const struct frame *frame)
 {
 	return (struct path_ends){ .id = cm_peer_of(p)->id,

@@ -3,9 +3,9 @@
  * of a connection from each other's records and frames. This needs no IP address, no connection
  * manager and no path record of the subnet manager.
  *
- * A frame goes to the address in the record of its receiver, and never to the one from which a
- * datagram came, so nobody can make a rank send to a third party. A client repeats its request. A
- * server repeats its acceptance when the client does. */
+ * A frame goes to the address in the record of its receiver, and never to the address from which a
+ * datagram came, so nobody can make a rank send to a third party. A client repeats its request, and
+ * a server then repeats its acceptance. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "rdma/auth.h"
@@ -20,7 +20,7 @@
 
 enum {
 	REPEAT_MS = 200,
-	/* A server repeats its acceptance no sooner than this, however often the request comes. */
+	/* A server repeats its acceptance only after this time, however often the request comes. */
 	AGAIN_MS = REPEAT_MS / 2,
 	AT_ONCE = 64,
 	NS_PER_MS = 1000000,
@@ -45,14 +45,14 @@ struct ud_peer {
 	struct ud *ud;
 	int rank;
 	void *owner;
-	struct path_end end; /* of the peer, as its record has it; without a queue pair */
+	struct path_end end; /* the peer's end, from its record; without a queue pair */
 	uint32_t qpn, qkey;  /* for datagrams */
 	struct ibv_ah *ah;   /* NULL: not made yet */
 	/* Of the running exchange: */
 	uint32_t psn, reads;     /* of this side */
-	uint8_t kept[FRAME_MAX]; /* what was sent last */
+	uint8_t kept[FRAME_MAX]; /* the last frame that was sent */
 	size_t n_kept;           /* 0: nothing */
-	int repeats;             /* it is sent again unless the peer answers */
+	int repeats;             /* 1: the frame is sent again until the peer answers */
 	uint64_t sent_ns;
 };
 
@@ -176,8 +176,8 @@ static enum rdma_cm_event_type type_of(enum frame_kind kind)
 	}
 }
 
-/* Returns the peer that a frame claims to come from, or NULL if it cannot come from there: the card
- * of the sender wrote the number of its queue pair. */
+/* Returns the peer that a frame claims to come from, or NULL if the claim is false. The sender's
+ * card wrote the number of the sending queue pair into the datagram, so that number is true. */
 static struct ud_peer *sender_of(const struct ud *c, const struct datagram *d,
 				 const struct frame *frame)
 {
@@ -186,7 +186,7 @@ static struct ud_peer *sender_of(const struct ud *c, const struct datagram *d,
 	return p && d->qpn == p->qpn ? p : NULL;
 }
 
-/* Without the ends of the queue pairs, nothing can be connected. */
+/* A PROOF or an ACCEPT must name the end of its queue pair, otherwise nothing can be connected. */
 static int is_complete(const struct frame *frame)
 {
 	return frame->ends || (frame->kind != FRAME_PROOF && frame->kind != FRAME_ACCEPT);
@@ -255,7 +255,7 @@ static void ud_part(struct carrier_peer *peer)
 	free(p);
 }
 
-/* On Ethernet, making the address looks for the peer's hardware address, which can fail. */
+/* On Ethernet, making an address handle looks up the peer's hardware address, which can fail. */
 static int find_address(struct ud_peer *p, char why[CARRIER_WHY_BYTES])
 {
 	struct ibv_ah_attr to;
@@ -346,7 +346,7 @@ static int ud_accept(struct carrier_peer *p, const struct carrier_event *request
 	return keep_and_send(ud_peer_of(p), frame, 0, why);
 }
 
-/* If it is lost, the peer asks again. */
+/* If the refusal is lost, the peer sends its request again. */
 static void ud_refuse(const struct carrier_event *request, const struct frame *frame)
 {
 	char why[CARRIER_WHY_BYTES];
@@ -362,7 +362,7 @@ static int ud_confirm(struct carrier_peer *p, char why[CARRIER_WHY_BYTES])
 	return 0;
 }
 
-/* If it is lost, the peer notices that the queue pair does not answer. */
+/* If the frame is lost, the peer notices that the queue pair does not answer. */
 static void ud_end(struct carrier_peer *peer, const struct frame *frame)
 {
 	struct ud_peer *p = ud_peer_of(peer);

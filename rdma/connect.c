@@ -9,7 +9,7 @@
 
 enum {
 	EVENTS_AT_ONCE = 64,
-	REFUSALS_LOGGED = 10, /* after that, logs one in this many: */
+	REFUSALS_LOGGED = 10, /* once this many are logged, only one in REFUSALS_EVERY is */
 	REFUSALS_EVERY = 1000
 };
 
@@ -21,7 +21,7 @@ struct connect {
 	struct link_shared shared;
 	struct link **links, **by_rank;
 	int n_links;
-	int turn, trying; /* the link that may try first; see link_shared */
+	int turn, trying; /* turn: the link that may begin a try first; trying: see link_shared */
 	uint64_t refused;
 };
 
@@ -119,7 +119,7 @@ static void carrier_events(struct connect *c)
 	}
 }
 
-/* Runs the timers of all links. Those behind the one that began a try last go first. */
+/* Runs the timers of all links, beginning with the link after the one that began a try last. */
 static int tick_links(struct connect *c, uint64_t now)
 {
 	int timers = 0, turn = c->turn;

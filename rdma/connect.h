@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * All connections of the verbs transport: passes requests and answers of peers (carrier.h), events
- * of the device and timers to the link that each concerns (link.h). No state is kept for a peer
- * before its proof: a hello is answered and forgotten. Called by verbs.c. */
+ * All connections of the verbs transport. Passes the requests and answers of peers (carrier.h), the
+ * events of the device and the timers to the links that they concern (link.h). Keeps no state for a
+ * peer before its proof: a hello is answered and forgotten. Called by verbs.c. */
 #ifndef RDMA_CONNECT_H
 #define RDMA_CONNECT_H
 #include "rdma/link.h"
 
 struct connect;
 
-/* Takes requests at the device's address. The job's limits are those of transport_config. */
+/* Begins to accept requests at the device's address. The time limits are those of
+ * transport_config. */
 int connect_open(const struct verbs_device *device, int rank, int size, int lost_after_ms,
 		 int link_lost_after_ms, struct connect **out);
 /* The open device, in which queue pairs must be made. */
 struct ibv_context *connect_context(const struct connect *c);
-/* Adds what peers need to connect to this rank; writes the same for the log. */
+/* Adds the data that peers need to connect to this rank; and writes the same data for the log. */
 void connect_record(const struct connect *c, struct verbs_record *out);
 void connect_text(const struct connect *c, char text[CARRIER_TEXT]);
 int connect_fd(const struct connect *c);

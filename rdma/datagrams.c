@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See datagrams.h. The masks are those that the kernel demands for each step of a UD queue pair:
- * qp_state_table in drivers/infiniband/core/verbs.c. */
+ * See datagrams.h. The masks are those that the kernel requires for each step of a UD queue pair,
+ * see qp_state_table in drivers/infiniband/core/verbs.c. */
 #include "rdma/datagrams.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -15,13 +15,13 @@
 #include <string.h>
 
 enum {
-	GRH_BYTES = 40, /* in front of each received datagram, with or without a GRH */
+	GRH_BYTES = 40, /* precede each received datagram, even one without a GRH */
 	SLOT_SIZE = 256,
 	RECEIVES_MOST = 256,
 	SENDS_MOST = 64,
 	LEAST = 16,
 	CLOSE_MS = 100,
-	QKEY_USABLE = 0x7fffffff /* a Q_Key with the highest bit is the kernel's */
+	QKEY_USABLE = 0x7fffffff /* mask; Q_Keys with the highest bit belong to the kernel */
 };
 _Static_assert((int)GRH_BYTES + (int)DATAGRAM_BYTES <= (int)SLOT_SIZE, "a slot is too small");
 
@@ -84,9 +84,9 @@ static void forget_completions(struct ibv_cq *cq)
 		;
 }
 
-/* After a completion with an error, the queue pair sends nothing, or works no more: soft-RoCE stops
- * it when its interface is down, and a card when a datagram is too long. The number and the Q_Key
- * stay. */
+/* Restarts the queue pair after a completion with an error. It then sends nothing, or does not work
+ * at all: soft-RoCE stops it when its interface is down, and a card when a datagram is too long.
+ * Its number and Q_Key stay the same. */
 static void restart_pair(struct datagrams *d, enum ibv_wc_status status)
 {
 	struct ibv_qp_attr reset = { .qp_state = IBV_QPS_RESET };
@@ -170,8 +170,8 @@ static int take_completion(struct datagrams *d, const struct ibv_wc *wc, struct 
 	return out->n > 0;
 }
 
-/* Takes what made the channel readable, and asks for the next event. Returns 0 if there was none.
- */
+/* Takes the events that made the channel readable, and requests the next event. Returns 0 if there
+ * was none. */
 static int take_wakeups(struct datagrams *d)
 {
 	struct ibv_cq *cq;
@@ -191,7 +191,7 @@ int datagrams_next(struct datagrams *d, struct datagram *out)
 	struct ibv_wc wc;
 
 	take_sends(d);
-	/* Completions before the request make no event, so they are looked for once more. */
+	/* Completions before the request make no event, so this looks for completions once more. */
 	do {
 		while (!d->failed && ibv_poll_cq(d->recv_cq, 1, &wc) > 0)
 			if (take_completion(d, &wc, out))

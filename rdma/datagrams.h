@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * A UD queue pair of a port: short datagrams to and from anybody who knows its number and Q_Key.
- * They may be lost, duplicated or reordered, and those that come while no receive is posted are
- * lost. Datagrams have their own domain and completion queues, so their bytes reach no other
+ * Datagrams may be lost, duplicated or reordered. A datagram that comes while no receive is posted
+ * is lost. Datagrams have their own domain and completion queues, so their bytes reach no other
  * memory, and a flood of them does not delay transfers. Called by carrier_ud.c. */
 #ifndef RDMA_DATAGRAMS_H
 #define RDMA_DATAGRAMS_H
@@ -18,17 +18,18 @@ struct datagram {
 };
 
 struct datagrams;
-/* Draws a Q_Key. Returns 0 or SLUICE_E*. */
+/* Opens a queue pair with a random Q_Key. Returns 0 or SLUICE_E*. */
 int datagrams_open(struct ibv_context *context, const struct verbs_device *device,
 		   struct datagrams **out);
 /* Waits up to 100 ms until all sends have completed. */
 void datagrams_close(struct datagrams **d);
 uint32_t datagrams_qpn(const struct datagrams *d);
 uint32_t datagrams_qkey(const struct datagrams *d);
-/* Readable after a datagram has come, until datagrams_next() has returned 0. */
+/* Returns a descriptor that is readable after a datagram has come, until datagrams_next() has
+ * returned 0. */
 int datagrams_fd(const struct datagrams *d);
 
-/* NULL: errno says why. */
+/* Returns NULL on failure, and errno gives the reason. */
 struct ibv_ah *datagrams_address(struct datagrams *d, struct ibv_ah_attr *to);
 /* Sends n <= DATAGRAM_BYTES bytes. Returns 0, or -1 and why. */
 int datagrams_send(struct datagrams *d, struct ibv_ah *to, uint32_t qpn, uint32_t qkey,

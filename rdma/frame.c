@@ -47,7 +47,7 @@ void greeting_decode(const uint8_t bytes[GREETING_BYTES], struct slot_address *s
 	memcpy(control_out, bytes + SLOT_ADDRESS_BYTES, REGION_HEAD_BYTES);
 }
 
-/* Writes what a PROOF or ACCEPT sends after its tag. Returns its length. */
+/* Writes the part of a PROOF or ACCEPT that follows its tag. Returns the length of that part. */
 static size_t put_sent(const struct frame *frame, uint8_t *out)
 {
 	put_le64(out, frame->received);
@@ -204,7 +204,8 @@ size_t key_table_encode(const struct key_table *table, uint8_t out[KEY_TABLE_BYT
 	return (size_t)(at - out);
 }
 
-/* The keys of a region are adjacent, and no more than it can have. */
+/* Returns 1 if the keys of each region are adjacent, and no region has more than REGION_KEYS_MOST
+ * keys. */
 static int key_table_ordered(const struct key_table *table)
 {
 	uint32_t run = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The bytes that travel in the private data of rdma_cm or in datagrams (carrier.h), and the
  * descriptor of a region. Both come from other machines and are hostile until decoded. rdma_cm pads
- * private data without reporting the length sent, so a frame carries its own length. Little-endian.
+ * private data without reporting how much was sent, so a frame has its own length. Little-endian.
  *
  *   0 magic "SL"   2 kind u8   3 length u8   4 rank of the sender u32, then
  *   HELLO       nonce 12                                                       server -> client
@@ -13,7 +13,8 @@
  *   END         tag 16                                                                <->
  *
  * In a datagram, a PROOF or ACCEPT has 12 bytes more: number of the queue pair u32, its first
- * packet number u32, most READs at once u32. rdma_cm reports these itself, and the end.
+ * packet number u32, most READs at once u32. rdma_cm itself reports these values, and the end of
+ * a connection.
  *
  * A request has room for 56 bytes, which the InfiniBand connection manager leaves. */
 #ifndef RDMA_FRAME_H
@@ -48,14 +49,15 @@ struct frame {
 	uint8_t nonce[AUTH_NONCE_BYTES]; /* of the side that requests */
 	uint8_t tag[AUTH_TAG_BYTES];
 	uint64_t received;
-	uint32_t attempt; /* of the client: 1, 2, ... */
+	uint32_t attempt; /* number of the client's attempt: 1, 2, ... */
 	struct slot_address slot;
 	uint8_t control[REGION_HEAD_BYTES];
 	uint32_t mtu;
 	uint32_t reason;
 	int ends; /* 1: qpn, psn and reads are sent */
-	/* Covered by the tag. The number of the sender's queue pair, which rdma_cm reports, and
-	 * what rdma_cm arranges itself. */
+	/* Covered by the tag: the number of the sender's queue pair, its first packet number, and
+	 * the most READs at once. Over rdma_cm they are not in the frame: rdma_cm reports the
+	 * number and arranges the others. */
 	uint32_t qpn, psn, reads;
 	/* Covered by the tag but not sent: in a PROOF the sender's GID. The receiver has it from
 	 * rdma_cm or from the sender's record. */

@@ -97,7 +97,8 @@ void huge_collapse(void *at, size_t bytes, const char *region)
 	size_t got;
 	int err;
 
-	/* MADV_HUGEPAGE lets the kernel do it later, where MADV_COLLAPSE cannot now. */
+	/* MADV_HUGEPAGE lets the kernel make huge pages later if MADV_COLLAPSE cannot make them
+	 * now. */
 	err = madvise(at, bytes, MADV_HUGEPAGE) ? errno : 0;
 	if (madvise(at, bytes, MADV_COLLAPSE) && !err)
 		err = errno;

@@ -22,7 +22,7 @@ int huge_reserved_requested(void);
 
 /* Makes the pages of this mapping of a memory file huge, and logs how many are. */
 void huge_collapse(void *at, size_t bytes, const char *region);
-/* Fails with why a region did not get n reserved huge pages. */
+/* Fails with the reason for which a region did not get n reserved huge pages. */
 int huge_fail_reserved(const char *region, size_t n, const char *call, int err);
 
 struct huge_facts {

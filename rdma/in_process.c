@@ -55,7 +55,7 @@ static int room_for_one(void)
 	return 1;
 }
 
-/* 0: no memory. */
+/* Returns 0 if there is no memory. */
 static int take_place(struct common *common)
 {
 	pthread_mutex_lock(&places.lock);
@@ -73,7 +73,7 @@ static int take_place(struct common *common)
 	return taken;
 }
 
-/* Lock held. */
+/* Requires the lock. */
 static void leave_place(const struct common *common)
 {
 	struct place *place = &places.at[common->place];

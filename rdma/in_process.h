@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * State shared by ranks in one process (a simulated job, runtime/job/simulate.c): a list of each
- * other's transports, and regions reached by address. Memory files for hundreds of ranks would need
- * more mappings than a process may have. Used by region.c and self.c, by one thread at a time. */
+ * State that the ranks in one process share (a simulated job, runtime/job/simulate.c): a list of
+ * their transports, and regions that they reach by address. Memory files for hundreds of ranks
+ * would need more mappings than a process may have. Used by region.c and self.c, by one thread at a
+ * time. */
 #ifndef RDMA_IN_PROCESS_H
 #define RDMA_IN_PROCESS_H
 #include "rdma/region.h"

@@ -220,7 +220,7 @@ static enum link_event take_accept(struct link *l, struct cue *cue)
 	const struct path_ends ends = proof_ends(l->proof, cue->frame);
 	struct queue_pair *pair = l->config.pair;
 
-	/* The peer may have answered late, because others asked it as well. */
+	/* The timer starts again here, because the peer may have answered other ranks first. */
 	retry_await(&l->retry, cue->now);
 	if (qp_take_accept(pair, cue->frame, l->why))
 		return END;
@@ -529,7 +529,7 @@ static enum link_event event_of(struct link *l, const struct carrier_event *even
 					       proof_judge_accept(l->proof, event, frame, l->why));
 		if (proof_is_open_to_all(l->proof))
 			return NOTHING;
-		break; /* a listener that is not Sluice accepts a hello */
+		break; /* a listener that does not belong to Sluice accepted a hello */
 	case RDMA_CM_EVENT_ESTABLISHED: return NOTHING; /* the server waits for the greeting */
 	case RDMA_CM_EVENT_DISCONNECTED:
 		return event_of_answer(l, proof_judge_end(l->proof, event));

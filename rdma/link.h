@@ -14,14 +14,14 @@
  *     takes them over, is up
  *
  * READY needs no key, because it has no bytes. A lost connection is restored the same way until the
- * time to reconnect is over. A server that has lost its connection sends HELLO: an ALIVE in reply
- * shows that the client's process lives, and "nobody listens" that it has ended. Everything
- * from the carrier or a peer is input, and every answer that may never come has a timer, since a
- * stopped process answers nothing.
+ * time to reconnect is over. A server that has lost its connection sends HELLO. The reply ALIVE
+ * shows that the client's process lives, and "nobody listens" shows that it has ended. Everything
+ * from the carrier or a peer is only an input to the table in link.c. Every answer has a timer,
+ * because a stopped process answers nothing.
  *
- * link.c is a table of state and event. It moves the peer's log (sendlog.h) and rights (rights.h)
- * from one queue pair to the next. Called by connect.c, which receives the carrier's events and
- * runs the timers, and by verbs.c. */
+ * The table has a row for each state and event. link.c moves the peer's log (sendlog.h) and rights
+ * (rights.h) from one queue pair to the next. Called by connect.c, which receives the carrier's
+ * events and runs the timers, and by verbs.c. */
 #ifndef RDMA_LINK_H
 #define RDMA_LINK_H
 #include "rdma/frame.h"
@@ -53,7 +53,7 @@ struct link_shared {
 	const struct queue_sizes *sizes;
 	struct event_queue *events;
 	unsigned *wants; /* LINK_*: set by links, cleared by the poll */
-	int *trying;     /* links whose side tries to connect, or asks whether the peer lives */
+	int *trying;     /* number of links that try to connect or ask whether the peer lives */
 };
 
 struct link_config {

@@ -4,16 +4,16 @@
  * 32-bit words. This file defines layout and memory ordering; shm.c maps the memory and uses it.
  *
  * An entry is a word and, in its upper half, the number of the sender's round through the ring,
- * from 1. So only one cache line moves from sender to receiver, and no second one with a position.
- * Memory starts as zeros, which no round matches.
+ * which begins with 1. So only one cache line moves from sender to receiver, and no second line
+ * with a position. Memory starts as zeros, which are no round.
  *
- * No wake-up is lost: the sender stores the entry and then loads the flag, the receiver stores the
- * flag and then loads the entries, all four sequentially consistent; in the one order of these
- * four, at least one side sees the other's store.
+ * No wake-up is lost. The sender stores the entry and then loads the flag. The receiver stores the
+ * flag and then loads the entries. All four operations are sequentially consistent, so at least one
+ * side sees the other's store.
  *
- * Neither side trusts the other: positions live in private memory, the shared words only show how
- * far the other side claims to be, and every index is masked. The path of a notify is inline,
- * because calls took a tenth of its time. */
+ * Neither side trusts the other. Positions are in private memory, the shared words only show how
+ * far the other side claims to be, and every index is masked. The functions that a notify needs are
+ * inline, because calls took a tenth of its time. */
 #ifndef RDMA_MAILBOX_H
 #define RDMA_MAILBOX_H
 #include <stdalign.h>

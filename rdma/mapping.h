@@ -20,7 +20,7 @@ struct descriptor {
 
 /* Returns the size of the file: one header page and the region, in whole pages. */
 size_t region_header_bytes(void);
-/* 0: more than a file can hold. Only HUGE_RESERVED changes the size. */
+/* Returns 0 if a file cannot hold so many bytes. Only HUGE_RESERVED changes the size. */
 size_t region_file_bytes(size_t bytes, enum huge huge);
 
 void descriptor_of(const struct region *region, uint8_t out[REGION_HEAD_BYTES]);
@@ -28,8 +28,8 @@ void descriptor_of(const struct region *region, uint8_t out[REGION_HEAD_BYTES]);
  * message. */
 int descriptor_decode(const uint8_t bytes[REGION_HEAD_BYTES], int peer, struct descriptor *out);
 
-/* The region in the addresses of this process. start and bytes: of the whole mapping, which on huge
- * pages begins with the header, because it must begin where a huge page does. */
+/* A region, mapped into this process. start and bytes describe the whole mapping. On huge pages the
+ * mapping begins with the header, because it must begin where a huge page does. */
 struct mapping {
 	void *base;
 	void *start;

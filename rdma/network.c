@@ -33,8 +33,9 @@ static int cost(int a, int b)
 	return 2 * NETWORKS_MOST * ((a != 0) + (b != 0)) + a + b;
 }
 
-/* The networks that serve a pair equally well. Two pairs of cards that cost the same never share a
- * network: one card of each would then cost less. So a network names the choice on both sides. */
+/* The networks that serve a pair equally well. Two pairs of cards with the same cost never share a
+ * network, because pairing one card of each would cost less. So the network alone identifies the
+ * two cards, on both sides. */
 struct tie {
 	int cost;
 	unsigned sum; /* of all bytes of these networks */

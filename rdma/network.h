@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The networks of a rank's cards, and the one by which two ranks meet. Pure, and equal on both
- * ranks: it depends on the two lists of networks alone, and not on which rank asks. A transport
- * reads the networks from a record (transport.h); runtime/job/reach.c compares them.
+ * The networks of a rank's cards, and the choice of the network by which two ranks meet. Pure: the
+ * choice depends only on the two lists of networks, so both ranks make the same. A transport reads
+ * the networks from a record (transport.h); runtime/job/reach.c compares them.
  *
  * A port of InfiniBand without an IP address belongs to the network of its subnet prefix and
  * partition. Ranks connect in it by GIDs and not by IP addresses; carrier.h says how. No route

@@ -5,9 +5,9 @@
  *
  * Software providers serve a peer's get only while this rank calls libfabric. So the transport has
  * a thread that calls it when no other thread has done so for a while. A rank that computes can
- * therefore be reached. A peer that does not answer for link_lost_after is lost. The job judges
- * earlier whether its process lives. One lock serialises both threads and region_close(), because
- * libfabric is opened for use by one thread at a time. */
+ * therefore be reached. A peer that does not answer for link_lost_after is lost. The job decides
+ * earlier whether the peer's process lives. One lock serialises both threads and region_close(),
+ * because libfabric is opened for use by one thread at a time. */
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -110,7 +110,7 @@ static int take_message(struct ofi *o, const struct ofi_completion *c, uint64_t 
 		break;
 	case OFI_MESSAGE_SENT:
 		ofi_peer_send(ofi_table_of_rank(&o->table, rank));
-		break; /* what came meanwhile */
+		break; /* sends the message that was written meanwhile */
 	case OFI_MESSAGE_FAILED:
 		if (rank >= 0)
 			ofi_peer_send_failed(ofi_table_of_rank(&o->table, rank), c->text);
@@ -166,8 +166,8 @@ static void progress(struct ofi *o)
 	/* Notices that found no room come first. If they leave room, no peer's notices wait. */
 	for (int i = 0; o->narrow && i < ofi_table_number(&o->table); i++)
 		ofi_peer_push(ofi_table_at(&o->table, i), now);
-	/* Each completion makes at most one event, in addition to the promised ones. Without room
-	 * for one event more, ofi_peer.c delivers nothing of what is read. */
+	/* Each completion makes at most one event, in addition to the promised ones. If there is no
+	 * room for one more event, ofi_peer.c keeps the notices that were read. */
 	while (n == BATCH && event_queue_room(&o->events) > o->all.promised + BATCH) {
 		n = ofi_fabric_poll(o->fabric, c, BATCH);
 		for (int i = 0; i < n; i++)

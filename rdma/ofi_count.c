@@ -10,7 +10,7 @@ enum {
 	NUMBER_MASK = (1 << 14) - 1,
 	KIND_SHIFT = 16,
 	HALF_MASK = 0xffff,
-	ARRIVED = 1 << 18 /* of a place; below it are the kind and the half */
+	ARRIVED = 1 << 18 /* flag of a place; the kind and the half are below it */
 };
 _Static_assert(COUNT_PLACES <= (NUMBER_MASK + 1) / 2, "a late number looks like a later one");
 

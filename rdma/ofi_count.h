@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Puts that carry numbers, for providers that keep no order and report a put as complete before it
- * is in place. The 32 bits of data of each put hold a number of 14 bits, which counts the puts to
- * the peer, a kind of 2 bits, and 16 bits of a notice. The peer's card reports the data of a put
- * once the bytes of that put are in place. So the peer delivers a notice when all numbers up to its
- * last one have arrived, in whatever order they come. Called by ofi_flow.c for the sender, and by
+ * is in place. Each put has 32 bits of data: a number of 14 bits, which counts the puts to the
+ * peer, a kind of 2 bits, and 16 bits of a notice. The peer's card reports the data of a put once
+ * the bytes of that put are in place. So the peer delivers a notice when all numbers up to the last
+ * put of that notice have arrived, in whatever order. Called by ofi_flow.c for the sender, and by
  * ofi_peer.c for the receiver. */
 #ifndef RDMA_OFI_COUNT_H
 #define RDMA_OFI_COUNT_H

@@ -18,7 +18,7 @@ enum {
 	BATCH = 32,
 	KEY_TRIES = 8,
 	RECEIVES = 64,
-	COUNTED_RECEIVES = 1024 /* where each piece of a put uses up one */
+	COUNTED_RECEIVES = 1024 /* receives where each piece of a put uses up one */
 };
 
 enum { CAUTION_BYTES = 512 };

@@ -21,7 +21,7 @@ int ofi_fabric_open(const char *provider, const char *interface, const char *por
 		    struct ofi_fabric **out);
 /* Closes the endpoint, so that no operation completes any more. */
 void ofi_fabric_stop(struct ofi_fabric *f);
-/* All registrations must be closed before. */
+/* All registrations must have been closed. */
 void ofi_fabric_close(struct ofi_fabric **f);
 
 const char *ofi_fabric_provider(const struct ofi_fabric *f);

@@ -34,10 +34,10 @@ struct piece {
 	struct fi_context2 context; /* libfabric's, first */
 	struct ofi_flow *flow;
 	struct entry *entry; /* NULL: the piece is free */
-	uint32_t number;     /* of a counted put */
-	size_t large;        /* its bytes, if it counts in `large` of the flow */
+	uint32_t number;     /* the number of a counted put */
+	size_t large;        /* bytes of the piece if `large` of the flow counts it, else 0 */
 	int alone;           /* nothing else was under way when it was posted */
-	uint64_t since_ns;   /* it is under way */
+	uint64_t since_ns;   /* when the piece was posted */
 	struct piece *free;  /* the next free one */
 };
 
@@ -52,7 +52,7 @@ struct ofi_flow {
 	struct stream large[2];      /* [0]: pieces of puts, [1]: of gets */
 	uint32_t oldest, next, end;  /* modulo 2^32; FLOW_TRANSFERS divides it */
 	int out, puts_out;           /* pieces */
-	uint64_t moves;              /* of completions, and of what came from the peer */
+	uint64_t moves;              /* counts completions, and arrivals from the peer */
 	uint64_t moved_ns, retry_ns; /* used after a refused transfer while nothing is under way: */
 	int refusals; /* delays retries, since each try to reconnect costs system calls */
 	struct piece *free;
@@ -200,8 +200,9 @@ static int is_too_far(struct ofi_flow *f)
 	return f->number - f->floor >= COUNT_AHEAD;
 }
 
-/* Returns what the next put of e tells of its notice. If the upper half of the immediate is new,
- * the first put carries the lower half and the last one, which may be empty, the upper half. */
+/* Returns which part of its notice the next put of e carries. If the upper half of the immediate is
+ * new, the first put carries the lower half. The last put, which may be empty, then carries the
+ * upper half. */
 static enum count_kind next_kind(const struct ofi_flow *f, const struct entry *e, int last)
 {
 	if (e->x.kind != TRANSFER_PUT_NOTIFY)

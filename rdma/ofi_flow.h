@@ -2,18 +2,19 @@
  * The transfers to one peer over libfabric: the outgoing hot path, and its completions. A transfer
  * is a sequence of pieces of at most a megabyte, so that completions show progress while bytes
  * move. The last piece of a put carries the notice. If the provider does not place puts in order,
- * the first and the last piece of a put wait until all earlier ones are in place, or the pieces
- * carry numbers and need no order (ofi_count.h).
+ * there are two methods. Either the first and the last piece of a put wait until all earlier pieces
+ * are in place, or the pieces carry numbers and need no order (ofi_count.h).
  *
- * Over TCP everything between two ranks shares one stream: a request for a get, its answer and a
- * notice wait for all bytes of puts that the kernel has accepted before, which can be megabytes. So
- * stream.h limits the large pieces under way, and a piece of a put counts until it is in place.
+ * Over TCP everything between two ranks shares one stream. A request for a get, its answer and a
+ * notice wait for all bytes of earlier puts that the kernel has accepted, which can be megabytes.
+ * So stream.h limits the large pieces under way, and a piece of a put counts until it is in place.
  *
  * A notice has 64 bits: the immediate, and a token that the receiver made for the sender. libfabric
  * does not name the sender, but the token does, and no other rank knows the token. Its upper half
- * is mixed with a checksum of the immediate, so a changed notice matches no peer. A provider with
- * room for 32 bits names the sender itself, and puts carry numbers. If a put cannot announce
- * itself, a message of those 64 bits follows once the put and all before it are in place.
+ * is mixed with a checksum of the immediate, so a changed notice matches no peer. If a provider has
+ * room for only 32 bits, it names the sender itself, and puts carry numbers. If a put cannot
+ * announce itself, a message with the 64 bits follows once this put and all earlier ones are in
+ * place.
  *
  * Called by ofi_peer.c with the transport's lock held. Nothing is allocated after opening. */
 #ifndef RDMA_OFI_FLOW_H

@@ -46,17 +46,17 @@ static int find_all(void *handle, struct ofi_library *l)
 	return rc;
 }
 
-/* Options that libfabric has off by default, and that no value of Sluice's own replaces. It reads
- * them in the first fi_getinfo() of the process. A user's value stays. */
+/* Turns on options that libfabric has off by default and that Sluice needs. libfabric reads them in
+ * the first fi_getinfo() of the process. Values that the user has set stay. */
 static void set_options(void)
 {
-	/* Puts of cxi that announce themselves, since libfabric 2.5.0. */
+	/* Lets puts of cxi announce themselves, since libfabric 2.5.0. */
 	setenv("FI_CXI_ENABLE_WRITEDATA", "1", 0);
 }
 
 void ofi_library_ports(int low, int high)
 {
-	/* net is TCP before libfabric 1.18. */
+	/* Before libfabric 1.18, the provider net is TCP. */
 	static const char *const names[][2] = {
 		{ "FI_TCP_PORT_LOW_RANGE", "FI_TCP_PORT_HIGH_RANGE" },
 		{ "FI_NET_PORT_LOW_RANGE", "FI_NET_PORT_HIGH_RANGE" },

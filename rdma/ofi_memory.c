@@ -15,10 +15,10 @@ enum { REGION_MAGIC = 0x4e47524f, REGION_CRC_AT = REGION_HEAD_BYTES - 4 }; /* "O
 struct region_memory {
 	struct registration registration;
 	struct fid_mr *local; /* registration for operations of this rank */
-	enum { UNTRIED, READ_IN_PLACE, NOT_REACHED } device; /* of device memory */
+	enum { UNTRIED, READ_IN_PLACE, NOT_REACHED } device; /* for device memory */
 	struct {
 		struct fid_mr *mr; /* the registration for the peer */
-		size_t from;       /* its first byte */
+		size_t from;       /* offset of its first byte in the region */
 	} of[];                    /* [rank] */
 };
 

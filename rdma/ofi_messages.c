@@ -9,7 +9,7 @@
 struct buffer {
 	struct fi_context2 context; /* libfabric's, first */
 	uint8_t *bytes;             /* OFI_FRAME_BYTES */
-	int busy;                   /* libfabric has it */
+	int busy;                   /* libfabric uses the buffer */
 };
 
 struct outgoing {

@@ -8,7 +8,7 @@
 
 struct ofi_messages;
 
-/* memory: ofi_messages_bytes(), registered with the descriptor desc. */
+/* memory has ofi_messages_bytes() bytes, which are registered with the descriptor desc. */
 size_t ofi_messages_bytes(int size, size_t receives);
 int ofi_messages_open(struct ofi_fabric *fabric, int size, size_t receives, uint8_t *memory,
 		      void *desc, struct ofi_messages **out);
@@ -16,8 +16,8 @@ void ofi_messages_close(struct ofi_messages **messages);
 
 /* Posts every receive that libfabric does not hold. */
 void ofi_messages_receive(struct ofi_messages *messages);
-/* context belongs to a completion that is not of these messages. If it is a receive that a notice
- * used up, it is posted again. */
+/* Takes the context of a completion that does not belong to these messages. If the context is a
+ * receive that a notice used up, posts it again. */
 void ofi_messages_reuse(struct ofi_messages *messages, void *context);
 /* Sets the next message to the rank, and replaces a message that was not sent yet. */
 void ofi_messages_write(struct ofi_messages *messages, int rank,

@@ -29,7 +29,7 @@ struct ofi_peer {
 	struct ofi_flow *flow;
 	struct arrivals *arrivals; /* NULL: its puts carry no numbers */
 	struct remote *control;    /* the peer's control region; NULL: none */
-	char why[OFI_WHY_BYTES];   /* it is lost */
+	char why[OFI_WHY_BYTES];   /* why the peer is lost */
 };
 
 struct ofi_peer *ofi_peer_of(struct endpoint *e)
@@ -289,8 +289,8 @@ int ofi_peer_noticed(struct ofi_peer *p, uint32_t token, uint32_t imm, uint64_t 
 	return 1;
 }
 
-/* Delivers the notices that all puts before have arrived for. Leaves room for what one poll of
- * libfabric brings. */
+/* Delivers the notices for which all earlier puts have arrived. Leaves room for the events of one
+ * poll of libfabric. */
 static void deliver_notices(struct ofi_peer *p)
 {
 	uint32_t imm;

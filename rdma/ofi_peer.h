@@ -11,7 +11,7 @@
 #include "rdma/ofi_proof.h"
 #include "rdma/transport.h"
 
-enum { OFI_WHY_BYTES = 160, OFI_POLL_EVENTS = 32 /* that one poll of libfabric makes */ };
+enum { OFI_WHY_BYTES = 160, OFI_POLL_EVENTS = 32 /* events that one poll of libfabric makes */ };
 
 struct ofi_peer;
 
@@ -64,7 +64,7 @@ int ofi_peer_noticed(struct ofi_peer *p, uint32_t token, uint32_t imm, uint64_t 
 /* Accepts the word of a put whose sender libfabric named (ofi_count.h). */
 void ofi_peer_arrived(struct ofi_peer *p, uint32_t word, uint64_t now_ns);
 fi_addr_t ofi_peer_address(const struct ofi_peer *p);
-/* Returns a counter that grows as transport_ops.moved() says. */
+/* Returns the counter that transport_ops.moved() describes. */
 uint64_t ofi_peer_moved(const struct ofi_peer *p);
 int ofi_peer_post(struct ofi_peer *p, const struct transfer *x);
 /* Posts waiting transfers, and delivers notices for which there was no room before. */

@@ -192,7 +192,7 @@ int ofi_proof_hello(struct ofi_proofs *p, int peer, uint64_t now_ns, uint8_t out
 	return encode_message(p, &hello, out);
 }
 
-/* The server answers the current HELLO, and holds the key: send the same proof. */
+/* The server has answered the current HELLO and holds the key, so this makes the proof for it. */
 static int answer_challenge(struct ofi_proofs *p, struct proof *proof,
 			    const struct message *challenge, uint8_t out[OFI_FRAME_BYTES])
 {

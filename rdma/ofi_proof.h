@@ -9,9 +9,10 @@
  *                              <-   ACCEPT     tag; its greeting
  *     GREETING   tag; its greeting ->
  *
- * A message names its sender, and is trusted only after a check of its tag. Every answer goes to
- * the address in the rank's record, so an impostor gets none. The server recognises its challenge
- * without storing it (auth.h), so strangers cost no memory. ofi.c sends and receives the messages.
+ * A message names its sender, and is trusted only after its tag was checked. Every answer goes to
+ * the address in the record of the named rank, so an impostor gets no answer. The server recognises
+ * its challenge without storing it (auth.h), so strangers cost no memory. ofi.c sends and receives
+ * the messages.
  */
 #ifndef RDMA_OFI_PROOF_H
 #define RDMA_OFI_PROOF_H

@@ -25,23 +25,24 @@ struct ofi_row {
 	const char *fabric;   /* only entries for this fabric of the provider; NULL: all others */
 	int unasked;          /* chosen without SLUICE_PROVIDER */
 	int tcp;
-	int tcp_by_interface; /* it is TCP where its device is a network interface */
+	int tcp_by_interface; /* it is TCP if its device is a network interface */
 	int mr_mode;          /* registration modes that it may require */
 	enum wait wait;
 	size_t key_bytes;       /* at most; 0: 8 */
 	enum ofi_notice notice; /* the best notice to try */
-	/* Only fi_writedata() sends a notice, where the provider makes the keys. The variable of
-	 * libfabric (ofi_library.c) and the provider's version that allow it. */
+	/* If set: only fi_writedata() sends a notice, and only if the provider makes the keys. The
+	 * variable of libfabric (ofi_library.c) that allows it, and the first version of the
+	 * provider with it. */
 	const char *data_variable;
 	uint32_t data_since; /* TREE() */
 	int unplaced;        /* a completed put may not be in place, so messages cannot follow */
 	int takes_receives;  /* a notice uses up a receive, even if it is not reported */
 	int device_memory;   /* it may read puts from GPU memory; this is then tested */
 	uint32_t since;      /* the first usable version of libfabric; 0: OFI_API */
-	const char *why;     /* not before that */
+	const char *why;     /* why earlier versions are not usable */
 };
 
-/* The version of a provider in libfabric's own tree, such as 1.18.1, as it reports it. */
+/* The version that a provider in libfabric's own tree reports, such as 1.18.1. */
 #define TREE(major, minor, patch) FI_VERSION((major)*100 + (minor), (patch)*10)
 
 struct defect {
@@ -128,8 +129,8 @@ static const struct ofi_row rows[] = {
 	{ .name = "tcp;ofi_rxm", .tcp = 1, .mr_mode = OFFSETS },
 };
 enum { ROWS = sizeof(rows) / sizeof(rows[0]) };
-/* For a provider that the user names and that has no row: grant what it asks for, rely on nothing.
- */
+/* The row for a provider that the user names and that has no row above. It grants all modes that
+ * the provider asks for, and relies on nothing. */
 static const struct ofi_row unknown = { .name = "",
 					.mr_mode = FI_MR_LOCAL | FI_MR_ENDPOINT | OF_CARDS,
 					.wait = WAIT_FD_RACES,
@@ -457,7 +458,8 @@ static struct fi_info *ask_more(const struct ofi_library *l, struct fi_info *inf
 	return info;
 }
 
-/* Returns 1 if this libfabric sends data with a put of a provider that needs a variable for it. */
+/* Returns 1 if this libfabric can send data with a put, for a provider that needs an environment
+ * variable for it. */
 static int sends_data(const struct ofi_row *row, const struct fi_info *info)
 {
 	return info->fabric_attr->prov_version >= row->data_since &&
@@ -578,7 +580,7 @@ const char *ofi_choice_defect(const struct ofi_choice *choice)
 	return NULL;
 }
 
-/* Fails if puts cannot carry numbers although nothing else tells when they are in place. */
+/* Fails if puts cannot carry numbers and nothing else shows when they are in place. */
 static int check_notice(const struct ofi_choice *choice)
 {
 	if (!choice->row->unplaced || ofi_choice_notice(choice) == OFI_NOTICE_NARROW)

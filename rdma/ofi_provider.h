@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Chooses the provider of libfabric on this node and its interface, by a table with a row for each
- * provider and rules for interfaces. Called by ofi_fabric.c and sluice-info. */
+ * Chooses the provider of libfabric on this node and its interface. A table has a row for each
+ * provider, and rules select the interface. Called by ofi_fabric.c and sluice-info. */
 #ifndef RDMA_OFI_PROVIDER_H
 #define RDMA_OFI_PROVIDER_H
 #include "rdma/ofi_library.h"
@@ -18,7 +18,7 @@ struct ofi_row;
 struct ofi_choice {
 	const struct ofi_library *library;
 	const struct ofi_row *row; /* the provider's known properties */
-	struct fi_info *info;      /* of the chosen one; ofi_choice_end() frees it */
+	struct fi_info *info;      /* the chosen entry; ofi_choice_end() frees it */
 	char text[160];            /* "net on eth0, 192.0.2.2 (libfabric 1.17)" */
 };
 

@@ -14,7 +14,7 @@ enum { BYTES = 16, TRIAL_MS = 500, NS_PER_MS = 1000000, NAME_BYTES = 256, PATTER
 /* The parts of host memory in a test of device memory. */
 enum { PATTERN, ECHO, SAVED, PARTS };
 
-/* If only a part of it arrives, notices are narrower than promised. */
+/* The data of the put. If only a part of it arrives, notices are narrower than promised. */
 static const uint64_t data = 0x5354554c8badf00dULL;
 
 struct ofi_trial {
@@ -24,8 +24,8 @@ struct ofi_trial {
 	struct fid_mr *mr, *local;
 	struct fi_context2 put;
 	uint8_t from[BYTES], to[BYTES];
-	struct {                   /* of device memory */
-		struct fid_mr *mr; /* of the parts */
+	struct {                   /* for device memory */
+		struct fid_mr *mr; /* registration of the parts */
 		struct fi_context2 context;
 		int under_way, error; /* state of a put or get */
 		int noticed;          /* the put's notice came */
@@ -150,8 +150,8 @@ int ofi_trial_open(struct ofi_fabric *fabric, struct ofi_messages *messages, str
 
 /* ---- device memory ------------------------------------------------------------------ */
 
-/* Puts from device memory to a part, or gets a part. A put is in place once its notice comes: not
- * all providers complete it only then. Returns 0, or -1 and why. */
+/* Puts from device memory to a part, or gets a part. A put is in place once its notice comes; some
+ * providers report it complete earlier. Returns 0, or -1 and why. */
 static int move_part(struct ofi_trial *t, int get, const struct fid_mr *mr, void *address, size_t n,
 		     int part, const struct ofi_driver *driver, char why[OFI_TRIAL_WHY_BYTES])
 {

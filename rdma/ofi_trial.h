@@ -2,8 +2,8 @@
  * Tests that a rank makes by puts to itself. At opening it tests whether a put announces itself as
  * the provider promises, because some do not. Before device memory is used it tests whether the
  * provider can read it. A test with each peer would delay the start of a job; instead a peer's
- * record contains the result of that peer's trial. If puts fail to announce themselves later,
- * messages follow them (ofi_flow.c). Called by ofi.c with its lock held. */
+ * record contains the result of that peer's trial. If a later put fails to announce itself, a
+ * message follows it (ofi_flow.c). Called by ofi.c with its lock held. */
 #ifndef RDMA_OFI_TRIAL_H
 #define RDMA_OFI_TRIAL_H
 #include "rdma/ofi_fabric.h"

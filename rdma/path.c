@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See path.h. The masks are those that the kernel demands for each step of a reliable connection:
- * qp_state_table in drivers/infiniband/core/verbs.c. */
+ * See path.h. The masks are those that the kernel requires for each step of a reliable connection,
+ * see qp_state_table in drivers/infiniband/core/verbs.c. */
 #include "rdma/path.h"
 #include "base/error.h"
 #include "rdma/queues.h"
@@ -31,7 +31,7 @@ static int parse(const char *name, const char *text, int most, int *out)
 	return SLUICE_OK;
 }
 
-/* Reads the first line of a file; what follows its last '=' is a number. */
+/* Returns the number in the first line of a file, after the last '=' if there is one. */
 static int number_in(const char *path)
 {
 	FILE *file = fopen(path, "re");
@@ -48,9 +48,9 @@ static int number_in(const char *path)
 	return end == at || value < 0 || value > 255 ? PATH_AS_RESOLVED : (int)value;
 }
 
-/* The traffic class that an administrator gave to the port: for all queue pairs (the mlx5 driver of
- * MLNX_OFED, "Global tclass=106"), or for those of rdma_cm (Linux). 0 is what a port has that
- * nobody has set. */
+/* Returns the traffic class that an administrator has set for the port: for all queue pairs (the
+ * mlx5 driver of MLNX_OFED, "Global tclass=106"), or for the queue pairs of rdma_cm (Linux). A port
+ * for which nobody has set it has class 0. */
 static int of_port(const struct verbs_device *device)
 {
 	char path[160];
@@ -66,7 +66,7 @@ static int of_port(const struct verbs_device *device)
 	return number_in(path);
 }
 
-/* Without rdma_cm, nothing is resolved. */
+/* Without rdma_cm nothing is resolved, so the value is 0 then. */
 static int known(int value)
 {
 	return value == PATH_AS_RESOLVED ? 0 : value;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * How the packets of a rank's queue pairs travel: traffic class, service level, path MTU and
- * timers. librdmacm would take them from the connection manager, which sets an RNR timer of 655 ms,
- * the client's MTU, and a timeout that the server chooses for its side. So this file moves queue
- * pairs to RTS itself. Called by verbs.c, which chooses, and by queue_pair.c and carrier_ud.c. */
+ * timers. The connection manager would set an RNR timer of 655 ms, the client's MTU, and a timeout
+ * that the server chooses for its side, and librdmacm would use these. So this file itself moves
+ * queue pairs to RTS. Called by verbs.c, which chooses, and by queue_pair.c and carrier_ud.c. */
 #ifndef RDMA_PATH_H
 #define RDMA_PATH_H
 #include "rdma/verbs_device.h"
@@ -12,7 +12,7 @@
 enum {
 	PATH_WHY_BYTES = 200,
 	PATH_RNR_TIMER = 12,      /* 0.64 ms: a rank without a ready receive soon has one */
-	PATH_TRAFFIC_CLASS = 106, /* DSCP 26, and ECN is possible: as RoCE networks are set up */
+	PATH_TRAFFIC_CLASS = 106, /* DSCP 26, with ECN, as RoCE networks are usually set up */
 	PATH_AS_RESOLVED = -1     /* as rdma_cm resolved it */
 };
 
@@ -41,7 +41,7 @@ struct path_end {
 
 /* Identifies the ends of a connection. */
 struct path_ends {
-	/* The id, which has received the request or its answer; and the only GID that it may reach,
+	/* The id that has received the request or its answer; and the only GID that it may reach,
 	 * or NULL. */
 	struct rdma_cm_id *id;
 	const uint8_t *peer_gid;

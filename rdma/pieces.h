@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The registrations through which a card reads and fills local memory of one region, in one
- * protection domain. Without memory windows each peer has its own domain, and gets a piece for the
- * part of the region that its transfers use, so that a card registers no byte once per peer. Called
- * by rights.c, which adds and ends pieces with its lock held. */
+ * protection domain. Without memory windows each peer has its own domain, and gets pieces only for
+ * the parts of the region that its transfers use, so that the card does not register the whole
+ * region once per peer. Called by rights.c, which adds and ends pieces with its lock held. */
 #ifndef RDMA_PIECES_H
 #define RDMA_PIECES_H
 #include "rdma/region.h"
 #include "rdma/register.h"
 #include "rdma/verbs_device.h"
 
-struct piece; /* of a list; NULL: it is empty */
+struct piece; /* a list of pieces; NULL is the empty list */
 
 /* Finds the key of n bytes at `at`. Returns 1, or 0 if no piece covers them all. */
 int pieces_find(const struct piece *first, const void *at, size_t n, uint32_t *lkey_out);

@@ -98,7 +98,7 @@ static int in_other_time(pid_t pid)
 	       mine.st_ino != theirs.st_ino;
 }
 
-/* stat_rc: the result of read_stat(); 0: the start time differs. */
+/* stat_rc is the result of read_stat(). If it is 0, the start time differs. */
 static int fail_other(const struct process *process, int rank, int stat_rc)
 {
 	const int pid = (int)process->pid;

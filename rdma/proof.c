@@ -30,7 +30,7 @@ struct proof {
 	uint32_t peer;
 	int active, connects;        /* there is an exchange; its proof was judged right */
 	struct auth_context context; /* of the running exchange */
-	uint32_t attempts, accepted; /* of this rank; the peer's last one that was accepted */
+	uint32_t attempts, accepted; /* this rank's attempts; the peer's last accepted one */
 };
 
 int proofs_open(int rank, struct carrier *carrier, struct proofs **out)
@@ -85,7 +85,8 @@ static int tag_is_right(const struct proofs *p, enum auth_label label,
 
 /* ---- answers to requests ----------------------------------------------------------- */
 
-/* A server's hello and the client's reply: the server asks, so it is the client of the context. */
+/* Makes the context of a server's hello and the client's reply. The server asks, so it takes the
+ * part of the client in this context. */
 static struct auth_context context_of(uint32_t asking, uint32_t asked, const struct frame *request)
 {
 	struct auth_context context = { .client = asking, .server = asked };
@@ -94,7 +95,7 @@ static struct auth_context context_of(uint32_t asking, uint32_t asked, const str
 	return context;
 }
 
-/* The tag of a refusal or of an end covers a number besides the exchange. */
+/* Makes the tag of a refusal or of an end, which covers a number in addition to the exchange. */
 static int tag_number(const struct proofs *p, enum auth_label label,
 		      const struct auth_context *context, uint32_t number,
 		      uint8_t out[AUTH_TAG_BYTES])
@@ -115,8 +116,8 @@ static int number_is_right(const struct proofs *p, enum auth_label label,
 	return auth_check(&p->keys, label, context, bytes, sizeof(bytes), frame->tag);
 }
 
-/* A wrong proof gets no tag, because the sender could have it checked by the peer whose nonce it
- * repeats. */
+/* A wrong proof gets no tag. Its sender may have copied a peer's nonce, and could then pass the tag
+ * on to that peer. */
 void proofs_refuse(const struct proofs *p, const struct carrier_event *event,
 		   const struct frame *request, enum frame_reason reason)
 {
@@ -350,7 +351,7 @@ enum proof_answer proof_judge_end(const struct proof *p, const struct carrier_ev
 	struct frame frame;
 
 	if (!p->ops->open_to_all)
-		return ANSWER_END; /* rdma_cm knows the connection */
+		return ANSWER_END; /* rdma_cm itself knows which connection has ended */
 	return p->connects && !frame_decode(event->bytes, event->n, &frame, &why) &&
 			       frame.kind == FRAME_END && frame.rank == p->peer &&
 			       number_is_right(p->proofs, AUTH_END, &p->context, frame.rank,

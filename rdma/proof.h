@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The exchange in which both sides prove that they hold the key of the pair, before either gives
- * the other a memory key; see link.h. A carrier (carrier.h) takes the frames to the peer. A server
- * makes nothing for a request before it has judged the proof, so strangers cost no memory. Called
+ * the other a memory key; see link.h. A carrier (carrier.h) transports the frames. A server makes
+ * no object for a request before it has checked the proof, so strangers cost no memory. Called
  * by link.c for its peer, and by connect.c, which answers requests.
  *
  * A client's first message is its proof, without a challenge by the server. That is safe because
  * - the two processes have made the key of the pair for this job (auth.h), so a proof from another
- *   job, another pair or an earlier process is a wrong one;
- * - a server accepts each attempt of a client once, and none that is older than one it accepted, so
- *   an eavesdropper can repeat only a proof that the server has never accepted;
- * - the proof covers the number and GID of the queue pair that the server will connect to, so such
- *   a proof connects the server to nobody but that client, where the attempt is over. InfiniBand
- *   addresses without a GRH have no GID to compare; there the subnet manager's paths decide;
- * - a connection that is up is newer than all attempts that the client has made until then, so no
- *   repeated proof ends it.
+ *   job, another pair or an earlier process is wrong;
+ * - a server accepts each attempt of a client once, and no attempt older than one that it has
+ *   accepted, so an eavesdropper can repeat only a proof that the server has never accepted;
+ * - the proof covers the number and GID of the queue pair that the server will connect to, so a
+ *   repeated proof connects the server only to that client, which has ended the attempt. InfiniBand
+ *   addresses without a GRH have no GID to compare; for these the subnet manager's paths decide;
+ * - a connection that is up belongs to the newest attempt of the client, so no repeated proof ends
+ *   it.
  * The client draws a nonce for each attempt, and the acceptance covers it.
  *
  * Anybody on the fabric can send a datagram. So over a carrier that is open to all, an answer
- * counts only if its tag shows that the peer made it for the running attempt. A server that finds a
- * proof wrong gives no answer there, because it could not prove one to the sender. */
+ * counts only if its tag shows that the peer made it for the running attempt. Over such a carrier a
+ * server does not answer a wrong proof, because it could not prove the answer to the sender. */
 #ifndef RDMA_PROOF_H
 #define RDMA_PROOF_H
 #include "rdma/auth.h"
@@ -49,20 +49,20 @@ const char *proofs_judge(const struct proofs *p, const struct carrier_event *eve
 
 /* ---- of one peer: at most one exchange at a time ---- */
 struct proof;
-/* its: the record of the peer. owner: of its events. */
+/* its is the peer's record. owner is stored in the peer's events. */
 int proof_open(const struct proofs *proofs, const struct verbs_record *its, void *owner,
 	       struct proof **out);
 void proof_close(struct proof **p);
 /* Returns 1 while there is an exchange or a connection. */
 int proof_is_active(const struct proof *p);
-/* Ends it, and tells the peer if it was a connection. */
+/* Ends the exchange or connection, and informs the peer of the end of a connection. */
 void proof_end(struct proof *p);
 /* Returns 1 if anybody can send what seems to be the peer's answer. Then a route need not be found,
  * and a hello names no queue pair. */
 int proof_is_open_to_all(const struct proof *p);
 /* The device to which the route leads. */
 struct ibv_context *proof_leads_to(const struct proof *p);
-/* How to join the queue pair to the peer's. frame: the peer's proof or acceptance. */
+/* Returns how to join the queue pair to the peer's. frame is the peer's proof or acceptance. */
 struct path_ends proof_ends(const struct proof *p, const struct frame *frame);
 
 /* The functions below return 0, or -1 and why. */

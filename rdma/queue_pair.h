@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The queue pair of a connection, and the state that moves to it from the one before: the peer's
- * log (sendlog.h) and rights (rights.h). On a new queue pair each side sends READY once the keys
- * that it sent are valid, and then KEYS once it has written the table of all keys; see link.h.
+ * The queue pair of a connection, and the state that it takes over from the previous one: the
+ * peer's log (sendlog.h) and rights (rights.h). On a new queue pair each side sends READY once the
+ * keys that it sent are valid, and then KEYS once it has written the table of all keys; see link.h.
  * link.c calls these functions in that order. */
 #ifndef RDMA_QUEUE_PAIR_H
 #define RDMA_QUEUE_PAIR_H
@@ -31,7 +31,7 @@ void qp_close(struct queue_pair **p);
 
 /* Makes a queue pair, whose completions go to owner. */
 int qp_make(struct queue_pair *p, void *owner, char why[QP_WHY_BYTES]);
-/* Gives it the log and makes the keys of its connection. A hello needs neither. */
+/* Gives the queue pair the log and makes the keys of its connection. A hello needs neither. */
 int qp_equip(struct queue_pair *p, char why[QP_WHY_BYTES]);
 uint32_t qp_number(const struct queue_pair *p);
 /* Connects the queue pair to the peer's. peer_mtu: the MTU of the peer's port; 0: not known yet. */

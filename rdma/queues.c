@@ -21,9 +21,9 @@ enum {
 	INLINE_WISH = 96, /* the greeting fits */
 	RECEIVE_BATCH = 64,
 	SPARE_COMPLETIONS = 64,
-	LAST_WQE_MS = 50, /* a card that reports the end of a queue pair does so by then */
+	LAST_WQE_MS = 50, /* cards report the end of a queue pair within this time */
 	LAST_WQE_LOOKS = 100,
-	LAST_WQE_MISSED = 3 /* queue pairs without that report, until none is waited for */
+	LAST_WQE_MISSED = 3 /* after this many missing reports, nobody waits for one */
 };
 
 /* Marks the receive queues of this library: other users of the device in this process may share its
@@ -182,9 +182,9 @@ static void drain(struct queues *q)
 		;
 }
 
-/* Waits until the device reports that the queue pair takes no more receives. A queue pair that ends
- * before keeps those that it has taken (InfiniBand Architecture Specification, 10.3.1). Soft-RoCE
- * of Linux 6.1 reports nothing. */
+/* Waits until the device reports that the queue pair takes no more receives. If the queue pair
+ * ended before that report, it would keep the receives that it has taken (InfiniBand Architecture
+ * Specification, 10.3.1). Soft-RoCE of Linux 6.1 reports nothing. */
 static void await_last_receive(struct queues *q, struct owned *pair)
 {
 	const uint64_t until = now_ns() + (uint64_t)LAST_WQE_MS * 1000000;
@@ -199,7 +199,7 @@ static void await_last_receive(struct queues *q, struct owned *pair)
 			q->ends_seen = 1;
 			return;
 		}
-		/* A process that did not run for that long looks again. */
+		/* The number of looks counts too, in case the process did not run for that long. */
 		if (q->failed || (++looks >= LAST_WQE_LOOKS && now_ns() > until))
 			break;
 		sched_yield();
@@ -288,7 +288,8 @@ const char *queues_look(struct queues *q)
 		const enum ibv_event_type type = event.event_type;
 		const char *why = failure_of(q, &event);
 
-		/* Before the acknowledgement, for which the end of the queue pair waits. */
+		/* Set before the acknowledgement, because the end of the queue pair waits for
+		 * it. */
 		if (type == IBV_EVENT_QP_LAST_WQE_REACHED && event.element.qp->srq &&
 		    event.element.qp->srq->srq_context == &ours && event.element.qp->qp_context)
 			atomic_store(&((struct owned *)event.element.qp->qp_context)->last_taken,
@@ -361,8 +362,8 @@ int queues_poll(struct queues *q)
 	return n;
 }
 
-/* A full queue (ENOMEM) holds all receives that are missing: replace_receives() has posted some in
- * place of those whose completions came only then. */
+/* If the queue is full (ENOMEM), it holds all receives: replace_receives() has posted some that
+ * were then completed after all. */
 static int post_receives(struct queues *q, uint32_t n)
 {
 	struct ibv_recv_wr chain[RECEIVE_BATCH], *bad;

@@ -60,7 +60,8 @@ const char *queues_look(struct queues *q);
 
 /* Takes up to QUEUES_AT_ONCE completions; returns how many. */
 int queues_poll(struct queues *q);
-/* Posts receives in place of used ones: if there are many, or at_once. Returns 0 or SLUICE_E*. */
+/* Posts receives in place of the used ones, if many are used or at_once is set. Returns 0 or
+ * SLUICE_E*. */
 int queues_refill(struct queues *q, int at_once);
 
 /* After queues_arm(), a completion makes this descriptor readable. */

@@ -265,9 +265,9 @@ static int try_window(struct loop *loop, struct ibv_mw *mw, struct ibv_mr *mr,
 	return 0;
 }
 
-/* Drivers refuse a window that is too long when it is posted. The queue pair no longer works, so
- * nothing is bound, and the trial needs no memory of that length. Returns the longest power of two
- * that is not refused, or 0. */
+/* Drivers refuse a window that is too long when its binding is posted. The queue pair is put into
+ * the error state before, so nothing is bound, and the trial needs no memory of that length.
+ * Returns the longest power of two that is not refused, or 0. */
 static uint64_t longest_window(const struct loop *loop, struct ibv_mw *mw, struct ibv_mr *mr)
 {
 	struct ibv_qp_attr error = { .qp_state = IBV_QPS_ERR };
@@ -351,7 +351,7 @@ static const char *const outcomes[] = {
 	[METHOD_NONE] = "does not reach it",
 };
 static atomic_int last_method = METHOD_UNTRIED;
-static atomic_int ordering_refused; /* and this was logged */
+static atomic_int ordering_refused; /* set once relaxed ordering was refused and this was logged */
 
 static int relaxed_access(const struct region *region, enum relaxed relaxed)
 {
@@ -360,8 +360,8 @@ static int relaxed_access(const struct region *region, enum relaxed relaxed)
 		       0;
 }
 
-/* With windows, a registration is reached only through the peers' windows. Without local write
- * access, none of them can allow writing. */
+/* With windows, peers reach a registration only through their windows. A window can allow writing
+ * only if the registration has local write access. */
 int register_access(const struct region *region, int windows, enum relaxed relaxed)
 {
 	/* The verbs interface requires local write access for remote write access. */

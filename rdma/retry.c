@@ -4,10 +4,10 @@
 
 enum {
 	REFUSALS_MAX = 5, /* wrong proofs before a peer is given up */
-	NOBODY_MAX = 3,   /* "nobody listens" before that, if it was never connected */
+	NOBODY_MAX = 3,   /* the same for "nobody listens", if it was never connected */
 	BREAKS_MAX = 8,   /* breaks in a row, without a transfer in between */
 	DOUBLINGS_MAX = 4,
-	LENGTHS = 3, /* of tries to reconnect */
+	LENGTHS = 3, /* number of different time limits for tries to reconnect */
 	TRY_LEAST_MS = 200,
 	WAIT_LEAST_MS = 20,
 	NS_PER_MS = 1000000
@@ -28,10 +28,10 @@ struct retry retry_begin(int lost_after_ms, int link_lost_after_ms, int client, 
 	return retry;
 }
 
-/* Each try may take longer than the one before, because a busy peer answers late. The first ones
- * take longest, because all ranks connect at once then. While reconnecting, every third one is
- * short again, because nobody repeats a lost request for seconds, and a link that is back is to be
- * used soon. */
+/* Each try may take longer than the one before, because a busy peer answers late. The first tries
+ * take longest, because all ranks connect at once then. While reconnecting, every third try is
+ * short again: nobody repeats a lost request for seconds, and a link should be used soon after it
+ * is back. */
 int retry_try_ms(const struct retry *retry)
 {
 	int longest = retry->lost_after_ms / 2, ms = retry->lost_after_ms / 10;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * How long a card repeats a packet, and how long a connection is tried: the time of one try, the
- * start of the next one, and when the peer is given up. Tries derive from the job's limit for a
- * lost process, so a process that ended is noticed in time. A broken connection is tried until the
- * limit for a lost link. Called by link.c; the constants also by the files that set up queue pairs.
+ * How long a card repeats a packet, and how long a link tries to connect: the time limit of one
+ * try, the start of the next one, and when the peer is given up. These times derive from the job's
+ * limit for a lost process, so a process that ended is noticed in time. A link tries to restore a
+ * broken connection until the limit for a lost link. Called by link.c; the constants also by the
+ * files that set up queue pairs.
  */
 #ifndef RDMA_RETRY_H
 #define RDMA_RETRY_H
@@ -45,7 +46,7 @@ unsigned retry_failed(struct retry *retry, uint64_t now);
 /* Count a refused proof; count that nobody listens at the peer's address. Return 1 to give up. */
 int retry_refused(struct retry *retry);
 int retry_alone(const struct retry *retry);
-/* The connection is up. */
+/* Called when the connection is up. */
 void retry_succeeded(struct retry *retry);
 int retry_was_up(const struct retry *retry);
 /* Starts the time to reconnect, if the connection was up and that time does not run yet. Returns 1

@@ -98,13 +98,13 @@ static int end_region_rights(void *owner, struct registration *registration)
 	return 0;
 }
 
-/* The control region is polled. */
+/* The control region is polled, so its writes must stay in order. */
 static enum relaxed relaxed_for(const struct rights_peer *p, const struct region *region)
 {
 	return region == p->control ? RELAXED_NONE : p->rights->relaxed;
 }
 
-/* Lock held. */
+/* Requires the lock. */
 static int add_region(struct rights_peer *p, const struct region *region,
 		      struct region_rights **out)
 {
@@ -628,7 +628,7 @@ void rights_peer_close(struct rights_peer **p)
 	*p = NULL;
 }
 
-/* why: the reason why windows are not used, if they are not. */
+/* Sets why to the reason for which windows are not used, if they are not. */
 static int choose_protection(struct rights *r, const char *wanted, char why[PROVE_WHY_BYTES])
 {
 	static const char *const ordered_texts[] = { [RELAXED_NONE] = "no region",

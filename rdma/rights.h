@@ -9,8 +9,8 @@
  * regions' new keys into the other's slot.
  *
  * Called by verbs.c, and by link.c as connections come and go. A region ends its registrations when
- * it closes, perhaps on a thread that does not poll. A lock protects them; posting does not take
- * it. */
+ * it closes, perhaps on a thread that does not poll. A lock protects the registrations; posting
+ * does not take this lock. */
 #ifndef RDMA_RIGHTS_H
 #define RDMA_RIGHTS_H
 #include "rdma/frame.h"

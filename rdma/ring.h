@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The slot ring: fixed-size slots in the reader's region, written by one peer, one message per
- * slot. This file only has its arithmetic; a transport moves the bytes. Each half of a model has
- * one of these structures per peer.
+ * slot. This file has only the arithmetic; a transport moves the bytes. Each half of a model has
+ * one of the two structures below per peer.
  *
  * Messages carry sequence numbers 1, 2, 3, ... (64 bits: they never wrap); number seq lives in slot
- * seq mod depth. The reader takes them in order and reports its progress (consumed_seq, in a
+ * seq mod depth. The reader takes messages in order and reports its progress (consumed_seq, in a
  * notice). This is the writer's credit: a slot and its staging buffer are free once consumed_seq
  * has reached the message in the slot. So at most depth messages are unread.
  *

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The transport of a rank to itself and, in a simulated job, to the other ranks in its process. It
  * lets the worker half and the shard half of a rank communicate as two ranks do. Copies go through
- * a second mapping of the region: the kernel keeps a read-only region read-only even here, and a
+ * a second mapping of the region. So the kernel keeps a read-only region read-only even here, and a
  * remote stays valid until it is closed. Simulated ranks reach memory by its address. */
 #include "base/bytes.h"
 #include "base/error.h"

@@ -18,7 +18,7 @@ enum { MOST_PIECES = 256, CHAIN_MOST = 16 };
 struct sent {
 	uint64_t remote_address, bytes;
 	uint64_t posted;  /* bytes in posted work requests */
-	uint64_t done;    /* of these, bytes in large pieces that have ended: never posted again */
+	uint64_t done;    /* of these, bytes of ended large pieces, never posted again */
 	uint64_t last_wr; /* number of its last work request, once all are posted */
 	uint64_t notify;  /* its number among the notifies to this peer; 0: none */
 	uint64_t cookie;
@@ -34,9 +34,9 @@ struct sent {
 
 /* A work request in the queue pair. */
 struct request {
-	uint64_t entry;    /* its number in the log, of a large piece */
-	uint64_t since_ns; /* a large piece is under way */
-	uint32_t large;    /* its bytes, if it is a large piece; otherwise 0 */
+	uint64_t entry;    /* for a large piece: the number of its entry in the log */
+	uint64_t since_ns; /* when the large piece was posted */
+	uint32_t large;    /* bytes of a large piece, otherwise 0 */
 };
 
 struct sendlog {
@@ -71,15 +71,15 @@ struct sendlog {
 	 * while nobody polls. */
 	struct stream_limits limits;
 	struct stream large[2]; /* [0]: pieces of puts, [1]: of gets */
-	uint64_t pieces;        /* large ones that have ended */
+	uint64_t pieces;        /* number of large pieces that have ended */
 	enum { NO_FLUSH, FLUSH_WAITS, FLUSH_POSTED } flush;
 
 	const uint8_t *slot;
 	struct notices {
 		struct slot_address to;
-		uint64_t sent, done;      /* done: its entry has left the log */
-		uint64_t credit;          /* sent ones that the peer has reported as taken */
-		uint64_t taken, reported; /* taken here; the number last reported to the peer */
+		uint64_t sent, done;      /* notifies sent; those whose entry has left the log */
+		uint64_t credit;          /* sent notifies that the peer reported as taken */
+		uint64_t taken, reported; /* notifies taken here; last reported to the peer */
 	} notices;
 };
 
@@ -116,8 +116,8 @@ static void report_broken(struct sendlog *log, int err)
 	log->broken(log->owner, why);
 }
 
-/* Posts the chain with one doorbell. A request that the card refuses breaks the connection, and all
- * of them are posted again on the next one. */
+/* Posts the chain with one doorbell. If the card refuses a request, the connection breaks, and all
+ * requests of the chain are posted again on the next connection. */
 static void post_chain(struct sendlog *log)
 {
 	struct ibv_send_wr *bad;

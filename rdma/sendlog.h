@@ -2,9 +2,9 @@
  * The log of transfers to one peer: the outgoing hot path, its completions, and the credits of both
  * sides. It makes no allocation and no system call.
  *
- * A transfer is a sequence of pieces of at most a megabyte, and a limited number of these is in the
- * queue pair (stream.h), so that nothing waits there behind a gigabyte, and completions show that
- * bytes move.
+ * A transfer is a sequence of pieces of at most a megabyte. Only a limited number of pieces is in
+ * the queue pair at once (stream.h), so that no request waits there behind a gigabyte, and
+ * completions show that bytes move.
  *
  * A transfer stays in the log until it is known to be complete. When a connection breaks, both
  * sides exchange how many notifies they have received. The rest is posted again, in order, on a new
@@ -75,8 +75,8 @@ uint64_t sendlog_entries(const struct transfer *x, const struct sendlog_target *
 int sendlog_room(struct sendlog *log, const struct transfer *x, uint64_t entries);
 /* Returns 1 if the log sends x from a copy, so that x needs no local key. */
 int sendlog_copies(const struct transfer *x);
-/* Needs room. later: posts x only with sendlog_post(), unless x is a large READ, which would keep
- * the log from posting what follows. */
+/* Requires sendlog_room(). With later, only sendlog_post() posts x, unless x is a large READ,
+ * because that would keep the log from posting the entries after it. */
 void sendlog_append(struct sendlog *log, const struct transfer *x, uint32_t lkey,
 		    const struct sendlog_target *target, int later);
 /* Posts the waiting transfers, with one doorbell if they are few. */

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Limits the large pieces of a kind (puts, or gets) under way to a peer, because everything else to
- * that peer waits behind them: over TCP in the stream of the connection, over verbs in the queue
- * pair. The limit is the number of pieces that the link carries in one round trip plus wait_ns:
- * fewer would leave the link idle, and more would only delay everything else. Both the rate and the
- * round trip are measured. Where the peer's share of the link is so small that one piece takes
- * several times wait_ns, as in an incast, pieces are halved, so that some end while a heartbeat
- * waits. Called by ofi_flow.c and sendlog.c. */
+ * Limits how many large pieces of a kind (puts or gets) are under way to a peer, because everything
+ * else to that peer waits behind them: over TCP in the stream of the connection, over verbs in the
+ * queue pair. The limit is the number of pieces that the link carries in one round trip plus
+ * wait_ns. Fewer pieces would leave the link idle, and more would only delay everything else. Both
+ * the rate and the round trip are measured. Where the peer's share of the link is so small that one
+ * piece takes several times wait_ns, as in an incast, pieces are halved, so that some end while a
+ * heartbeat waits. Called by ofi_flow.c and sendlog.c. */
 #ifndef RDMA_STREAM_H
 #define RDMA_STREAM_H
 #include <stddef.h>
 #include <stdint.h>
 
 enum {
-	STREAM_SMALL_BYTES = 1 << 17, /* shorter ones count only if they have the full size */
+	STREAM_SMALL_BYTES = 1 << 17, /* shorter pieces count only if they have the full size */
 	STREAM_LONG = 4               /* pieces that take this many times wait_ns are halved */
 };
 
@@ -59,16 +59,16 @@ static inline void stream_post(struct stream *s)
 	s->now++;
 }
 
-/* Called when the connection broke, so that nothing is under way any more. */
+/* Called when the connection has broken, so nothing is under way any more. */
 static inline void stream_break(struct stream *s)
 {
 	s->now = s->ends = 0;
 	s->idle = 1;
 }
 
-/* A transfer has ended that was posted while nothing else was under way to the peer. The fastest of
- * them took the round trip, as a heartbeat does in an idle network. Pieces in an incast do not show
- * it, because all of them wait in the same queue. */
+/* Called when a transfer has ended that was posted while nothing else was under way to the peer.
+ * The fastest such transfer took one round trip, as a heartbeat does in an idle network. Pieces in
+ * an incast do not show the round trip, because all of them wait in the same queue. */
 static inline void stream_alone(struct stream *s, uint64_t took_ns)
 {
 	if (!s->alone_ns || took_ns < s->alone_ns)

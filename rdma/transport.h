@@ -150,8 +150,9 @@ struct transport_ops {
 	int (*networks)(const uint8_t *record, size_t len, struct network out[NETWORKS_MOST]);
 	/* Writes the name of a card of a record, such as "mlx5_0 10.3.0.1/24 (RoCE)". */
 	void (*card)(const uint8_t *record, size_t len, int card, char *text, size_t cap);
-	/* Tries for at most timeout_ms whether this rank's card reaches peers outside its network,
-	 * which need not poll. why: the reason of the first peer that does not answer. */
+	/* Tests for at most timeout_ms whether this rank's card reaches peers outside its network.
+	 * The peers need not poll meanwhile. why: the reason of the first peer that does not
+	 * answer. */
 	void (*try_routes)(struct transport *t, struct route *routes, int n, int timeout_ms,
 			   char *why, size_t cap);
 	/* Receives the keys after the bootstrap, before the first connect(). NULL: not needed on

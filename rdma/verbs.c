@@ -273,7 +273,7 @@ static int verbs_describe(struct endpoint *e, const struct region *region,
 	if (rc)
 		return rc;
 	rc = rights_bind(ep->rights, ep->log);
-	if (rc == SLUICE_EPEER) /* it broke, and the next poll settles how it goes on */
+	if (rc == SLUICE_EPEER) /* it broke, and the next poll decides what follows */
 		return SLUICE_EAGAIN;
 	if (rc == SLUICE_EDEVICE)
 		rights_withdraw(ep->rights, region);
@@ -523,7 +523,7 @@ static int open_tables(struct verbs *v)
 }
 
 /* Checks that the memory of all connections may be pinned: each peer's slot, copies, control line
- * and queue pair. The last is known once the queues are open. */
+ * and queue pair. The size of a queue pair is known once the queues are open. */
 static int check_memlock(const struct verbs *v)
 {
 	const size_t line = v->control_line_bytes;

@@ -19,7 +19,7 @@ enum {
 	MULTICAST = 0xff,   /* the first byte of such a GID */
 	PKEY_FULL = 0x8000, /* the bit of a full member of a partition */
 	ADDRESS_BYTES = 16,
-	/* The prefix of an address that no interface of this network namespace has. */
+	/* The prefix to assume for an address that no interface of this network namespace has. */
 	PREFIX_V4 = 24,
 	PREFIX_V6 = 64
 };
@@ -300,9 +300,9 @@ static int is_of_port(const struct verbs_addresses *a, const struct ibv_gid_entr
 	       (a->gid_index < 0 || (int)entry->gid_index == a->gid_index);
 }
 
-/* rdma_cm connects by IP address, which excludes link-local ones and RoCEv1, which no router
- * passes. A link-local address does not say to which network it belongs, and every port has one, so
- * it is used only if the user names it. */
+/* rdma_cm connects by IP address, but not by link-local addresses or over RoCEv1, which no router
+ * passes. A link-local address does not show its network, and every port has one, so it is used
+ * only if the user names it. */
 static int find_gids(const struct verbs_addresses *a, struct ibv_context *context,
 		     const struct verbs_device *device,
 		     struct verbs_address out[VERBS_ADDRESSES_MOST])
@@ -332,7 +332,7 @@ static int find_gids(const struct verbs_addresses *a, struct ibv_context *contex
 
 /* ---- InfiniBand ------------------------------------------------------------------------ */
 
-/* Returns 1 if an address leads to the device's port, which it finds out by binding the address. */
+/* Returns 1 if an address leads to the device's port. Binds the address to find that out. */
 static int leads_to(struct rdma_event_channel *channel, struct sockaddr *address,
 		    const struct verbs_device *device)
 {

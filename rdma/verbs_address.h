@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The addresses of a port of an RDMA device. By IP addresses, rdma_cm connects: entries of its GID
- * table on Ethernet, addresses of its IPoIB interfaces on InfiniBand. A GID is an address without
- * IP, by which ranks connect with datagrams (carrier.h): on InfiniBand always, and on Ethernet if
- * the user names the index of a link-local one. Called by verbs_device.c. */
+ * The addresses of a port of an RDMA device. rdma_cm connects by IP addresses: on Ethernet these
+ * are entries of the port's GID table, on InfiniBand addresses of its IPoIB interfaces. Without an
+ * IP address, ranks connect by GID and datagrams (carrier.h). That is always possible on
+ * InfiniBand, and on Ethernet if the user names the index of a link-local GID. Called by
+ * verbs_device.c. */
 #ifndef RDMA_VERBS_ADDRESS_H
 #define RDMA_VERBS_ADDRESS_H
 #include "rdma/verbs_device.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What a rank tells its peers about the verbs transport, as it travels in its bootstrap record:
- * where it listens or takes datagrams, and the cards of its node. The bytes come from other
+ * The part of a rank's bootstrap record that describes the verbs transport to its peers: where the
+ * rank listens or receives datagrams, and the cards of its node. The bytes come from other
  * processes and are hostile until verbs_record_decode() has accepted them. Called by verbs.c.
  *
  *   0  4 magic   4  4 rank   8  2 port of the listener, at the IP address of the first card, or 0

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Trials of routes to addresses outside a card's network. A trial is a request to connect to a port
- * at which nobody listens: the peer's kernel rejects it, so the answer proves the way there and
- * back although the peer's process does nothing. Called by verbs.c. */
+ * at which nobody listens: the peer's kernel rejects it, so the answer proves the path there
+ * and back although the peer's process does nothing. Called by verbs.c. */
 #ifndef RDMA_VERBS_ROUTE_H
 #define RDMA_VERBS_ROUTE_H
 #include "rdma/transport.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See windows.h. Some devices, such as soft-RoCE, check the user of a window but not its bounds.
+ * See windows.h. Some devices, such as soft-RoCE, check who uses a window but not its bounds.
  * This is harmless, because all windows over a registration give the same peer the same rights, and
  * a registration covers exactly the bytes that the peer may reach. */
 #include "rdma/windows.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The memory windows by which one peer reaches one registration. Cards bound how many bytes a
- * window covers, so a long registration is cut, and window i covers the bytes from i * window_bytes
- * on. The windows last as long as the peer's queue pair and are made again for the next one. Called
- * by rights.c, with its lock held. */
+ * The memory windows by which one peer reaches one registration. Cards limit how many bytes a
+ * window covers, so a long registration is cut into several. Window i covers the bytes from i *
+ * windows_bytes() on. The windows last as long as the peer's queue pair and are made again for the
+ * next one. Called by rights.c, with its lock held. */
 #ifndef RDMA_WINDOWS_H
 #define RDMA_WINDOWS_H
 #include "rdma/sendlog.h"
