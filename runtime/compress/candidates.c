@@ -230,9 +230,9 @@ void candidates_end(struct candidates *c)
 		pass(c, NOWHERE);
 }
 
-/* Merges the changed coordinates from number *done to before coordinate `end` with the old entries
- * between them, without a branch, as merge() does. floor and ties_end are those of c, or zeros,
- * which admit all values but zero. */
+/* Merges the changed coordinates before coordinate `end`, from number *done on, with the old
+ * entries between them. Like merge(), it has no branch on their order. floor and ties_end are those
+ * of c, or zeros, which admit all values but zero. */
 static void take_changed(struct candidates *c, const uint32_t *changed, const float *value,
 			 uint32_t n, uint64_t end, uint32_t floor, uint32_t ties_end,
 			 uint32_t *done)

@@ -25,9 +25,9 @@ struct candidates {
 	size_t span;   /* while following: the first span that ends after the last line */
 };
 
-/* wanted: the number of coordinates that a pass lists; room: the number that memory is allocated
- * for. Both numbers suit a step that selects about k of `of` coordinates, while messages change
- * about `arriving` of the coordinates, without exempt ones. 0: passes cost less than a list. */
+/* wanted is the number of coordinates that a pass lists, and room the number for which memory is
+ * allocated. Both suit a step that selects about k of `of` coordinates while messages change about
+ * `arriving` of them, not counting exempt ones. Both are 0 if passes cost less than a list. */
 struct candidates_size {
 	uint32_t wanted, room;
 };

@@ -4,18 +4,22 @@
  * multiples of one power of two, the scale. Pure; input bytes may be hostile.
  *
  *   bits  field            bits LSB first
- *      4  tag              the caller's
- *      4  b - 1            of bits a count, 1..16
+ *      4  tag              chosen by the caller
+ *      4  b - 1            counts of up to b bits are exact, b = 1..16
  *      6  shift            the scale is 2^shift
- *      *  n + 1            counts from the first to the last that is not zero; 0: all are zero
- *      *  first + 1        only if n > 0
- *   and for each of the n counts:
- *      *  its length L in bits (0 for zero), told by its difference d to the length before it
- *         (first 0): z = 0, 1, 2, 3, ... for d = 0, 1, -1, 2, ... as z zeros and a one; from z = 7
- *         on seven zeros and 6 bits of L
- *      *  below its leading one: L - 1 bits if L <= b, else the L - 1 - shift that the scale leaves
- * up to a whole byte, padded with zeros. * of n and first: Elias' gamma code, length in unary
- * zeros, then the number from its leading one down. Nothing else is accepted. */
+ *      *  n + 1            n counts follow, from the first to the last that is not zero
+ *      *  first + 1        the position of the first one; only if n > 0
+ *
+ * n + 1 and first + 1 are in Elias' gamma code: the length in unary zeros, then the number from its
+ * leading one down. Each of the n counts has two fields:
+ *
+ * - its length L in bits (0 for the count 0). d is the difference from the previous length, which
+ *   is 0 before the first count. For d = 0, 1, -1, 2, ... the number z is 0, 1, 2, 3, ..., and it
+ *   is written as z zeros and a one. From z = 7 on, seven zeros and 6 bits of L follow instead.
+ * - the bits below its leading one: L - 1 bits if L <= b, else the L - 1 - shift bits that the
+ *   scale leaves.
+ *
+ * The last byte is padded with zeros. Readers accept nothing else. */
 #ifndef COMPRESS_COUNTS_H
 #define COMPRESS_COUNTS_H
 #include "random.h"

@@ -300,10 +300,11 @@ static struct levels levels_of(enum value_type type, uint32_t word)
 /* Blocks that are encoded together, because each step waits for the last value of its block. */
 struct blocks {
 	const float *v[BLOCKS_TOGETHER];
-	float copy[BLOCKS_TOGETHER][PIECE]; /* of a block that is not whole, or too large */
-	/* What the codes follow from: the mean of the magnitudes, or the largest one. */
+	float copy[BLOCKS_TOGETHER][PIECE]; /* of blocks that are not whole, or too large */
+	/* The value that determines the codes: the mean of the magnitudes, or the largest of
+	 * them. */
 	float measure[BLOCKS_TOGETHER];
-	float up[BLOCKS_TOGETHER]; /* inverse factor of copy */
+	float up[BLOCKS_TOGETHER]; /* inverse of the factor of the copy */
 	uint32_t word[BLOCKS_TOGETHER];
 	uint8_t codes[BLOCKS_TOGETHER][PIECE];
 };
@@ -317,7 +318,8 @@ static float block_measure(enum value_type type, const float *v, size_t n)
 					bits_float(value_kernels()->largest(v, whole));
 }
 
-/* Looks at block b, of n values at v. Returns n, or the index of a value that is not finite. */
+/* Measures block b, which has n values at v. Returns n, or the index of a value that is not
+ * finite. */
 static size_t block_open(enum value_type type, const float *v, size_t n, struct blocks *blocks,
 			 size_t b)
 {
@@ -409,10 +411,10 @@ static size_t levels_encode(const struct value_coding *c, const float *v, size_t
 struct block {
 	float step;
 	struct levels levels;
-	uint8_t zero, least, most; /* codes: that of zero, and those that are allowed */
+	uint8_t zero, least, most; /* the code of zero, and the allowed codes */
 };
 
-/* Reads the word of a block. Returns 0 if no encoder writes it. */
+/* Reads the word of a block. Returns 0 if it is a word that no encoder writes. */
 static int block_read(const struct value_coding *c, uint32_t word, struct block *b)
 {
 	const int levels = c->type == VALUE_UNIFORM ? uniform_levels(c->bits) : 0;

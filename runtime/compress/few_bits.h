@@ -3,29 +3,31 @@
  * message.c, which writes the codes after the positions of a message. Pure: no job, no network, no
  * allocation.
  *
- * uniform(b, block)  one step s per block of values, then the codes. b >= 2: code = q + L with L =
- *                    2^(b-1) - 1 and q = v / s rounded at random to one of its two neighbours, so
- *                    that the mean of the decoded s q is v; s is the least float with L s >= max
- *                    |v|. b = 1: the sign (1: negative), decoded as -s or s; s is the mean
- *                    magnitude of the block.
+ * uniform(b, block)  one step s per block of values, then the codes. For b >= 2, code = q + L with
+ *                    L = 2^(b-1) - 1, and q is v / s, rounded at random to one of its two
+ *                    neighbours so that the mean of the decoded s q is v. s is the least float with
+ *                    L s >= max |v|. For b = 1, the code is the sign (1: negative), decoded as -s
+ *                    or s, and s is the mean magnitude of the block.
  * grid(b)            Sun et al., Communication-Efficient Distributed Learning via Lazily
- *                    Aggregated Quantized Gradients, NeurIPS 2019: range R = max |v| of the
- *                    message, w = 2 R / (2^b - 1), code = the nearest of 0..2^b - 1 for (v + R) /
- *                    w, decoded as w code - R.
- * round(D)           the nearest integer of v / D, ties to even, as 2 q or, negative, -2 q - 1;
- *                    as many bits as the largest code of the message has, none if all are zero.
- * twomeans           a word per block of 512 values, then codes of 2 bits: bit 1 is the sign, bit 0
- *                    is set if the magnitude is above the mean of the block's magnitudes. The word
- *                    has the mean of the magnitudes on either side, in bf16: those up to the mean
- *                    in its lower half. Magnitudes are summed in float in 32 lanes
- * (value_kernels.h); if that overflows, all are multiplied by 2^-20 first. If one side is empty, it
- *                    has the magnitude of the other.
- * e3m0               the scale S of each block of 512 values, then codes of 4 bits: bit 3 is the
+ *                    Aggregated Quantized Gradients, NeurIPS 2019. The range R is max |v| of the
+ *                    message, and w = 2 R / (2^b - 1). The code is the number of 0..2^b - 1 nearest
+ *                    to (v + R) / w, decoded as w code - R.
+ * round(D)           q is the integer nearest to v / D, with ties to even. The code is 2 q, or
+ *                    -2 q - 1 if q is negative. Codes have as many bits as the largest one of the
+ *                    message needs, and none if all are zero.
+ * twomeans           a word per block of 512 values, then codes of 2 bits. Bit 1 is the sign, and
+ *                    bit 0 is set if the magnitude is above the mean of the block's magnitudes. The
+ *                    word has two means in bf16: of the magnitudes up to that mean in its lower
+ *                    half, and of the others in its upper half. If there are none of one kind, both
+ *                    halves are equal. Magnitudes are summed in float in 32 lanes
+ *                    (value_kernels.h). If the sum overflows, all are multiplied by 2^-20 first.
+ * e3m0               the scale S of each block of 512 values, then codes of 4 bits. Bit 3 is the
  *                    sign, and the others are 0 for zero, or c for 2^(c-7) S. S is the power of two
  *                    nearest to the largest magnitude, but at least 2^-119; 0 if all values are
- *                    below 2^-126. A value becomes the nearest of these levels, the larger one of
- *                    two: the error is at most max(|v| / 3, S / 128), or |v| / 2 above 1.5 * 2^127.
- * In both, all codes of a block whose word is 0 are 0. */
+ *                    below 2^-126. A value becomes the nearest of these levels, or the larger of
+ *                    two equally near ones. The error is at most max(|v| / 3, S / 128), or |v| / 2
+ *                    above 1.5 * 2^127.
+ * In twomeans and e3m0, all codes of a block whose word is 0 are 0. */
 #ifndef COMPRESS_FEW_BITS_H
 #define COMPRESS_FEW_BITS_H
 #include "base/both.h"

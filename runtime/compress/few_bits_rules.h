@@ -116,7 +116,8 @@ HOST_AND_DEVICE static inline float grid_value(uint8_t code, float range, float 
 
 /* ---- levels: the values of all codes of a block of twomeans or e3m0, for the CPU ---- */
 
-/* Sixteen values in bf16, four in each number, that of the lowest code in the lowest bits. */
+/* Sixteen values in bf16, four in each number. The value of the lowest code is in the lowest
+ * bits. */
 struct levels {
 	uint64_t four[4];
 };
@@ -128,7 +129,7 @@ static inline float level_value(const struct levels *l, uint8_t code)
 
 /* ---- twomeans --------------------------------------------------------------- */
 
-/* mean: of the magnitudes of the block. */
+/* mean is the mean of the block's magnitudes. */
 HOST_AND_DEVICE static inline uint8_t twomeans_code(float v, float mean)
 {
 	const float magnitude = bits_float(float_bits(v) & F32_MAGNITUDE);
@@ -136,19 +137,20 @@ HOST_AND_DEVICE static inline uint8_t twomeans_code(float v, float mean)
 	return (uint8_t)((uint32_t)(magnitude > mean) | (float_bits(v) >> 30 & 2));
 }
 
-/* The sums of the magnitudes of a block up to their mean, and above it. */
+/* The sum of those magnitudes of a block that do not exceed their mean, and the sum of the
+ * others. */
 struct twomeans_sums {
 	float low, high;
 	uint32_t n_high;
 };
 
-/* Where the sum of a block's magnitudes overflows, its values are multiplied by this first. */
+/* If the sum of a block's magnitudes overflows, its values are first multiplied by this factor. */
 #define TWOMEANS_DOWN 0x1p-20f
 
 /* Returns the word of a block of n values: two magnitudes in bf16, the smaller one in the lower
- * half. If one of the two sets is empty, both magnitudes are that of the other. up: the inverse of
- * the factor of the values, 1 or 1 / TWOMEANS_DOWN. For values that are not finite the receiver
- * refuses the word. */
+ * half. If no magnitude is on one side of the mean, both halves have the magnitude of the other
+ * side. up is the inverse of the factor that the values were multiplied by: 1 or 1 / TWOMEANS_DOWN.
+ * If a value is not finite, the receiver refuses the word. */
 HOST_AND_DEVICE static inline uint32_t twomeans_word(const struct twomeans_sums *s, uint32_t n,
 						     float up)
 {
@@ -157,7 +159,7 @@ HOST_AND_DEVICE static inline uint32_t twomeans_word(const struct twomeans_sums 
 	const uint32_t above = s->n_high ? bf16_encode_inline(s->high / (float)s->n_high * up) : 0;
 	const uint32_t low = n_low ? bf16_encode_inline(s->low / (float)n_low * up) : above;
 
-	/* The sums are rounded, so the order of the magnitudes may be another. */
+	/* The sums are rounded, so the mean below could exceed the mean above. */
 	return finite ? low | (above > low ? above : low) << 16 : F32_INFINITY;
 }
 
@@ -183,13 +185,13 @@ static inline struct levels twomeans_levels(uint32_t word)
 
 /* ---- e3m0 ------------------------------------------------------------------- */
 
-/* The exponents of a block are those of 2^-7 to 1 times its scale. The least scale is the one for
- * which they are all exponents of normal numbers. */
+/* The values of a block are compared with 2^-7 to 1 times its scale. With the least scale, all of
+ * these are still normal numbers. */
 enum { E3M0_LEVELS = 7, E3M0_SIGN = 8, E3M0_LEAST = 8, E3M0_MOST = 254, F32_NORMAL = 0x00800000 };
 
-/* Returns the word of a block whose largest magnitude has these bits: the power of two nearest to
- * it, as a float, or 0 if no value of the block is a normal number. For an infinite one (an
- * overflowed sum) it is infinite, which the receiver refuses. */
+/* largest has the bits of the block's largest magnitude. Returns the word of the block: the power
+ * of two nearest to that magnitude, as a float, or 0 if no value of the block is a normal number.
+ * If the magnitude is infinite (an overflowed sum), so is the word, and the receiver refuses it. */
 HOST_AND_DEVICE static inline uint32_t e3m0_word(uint32_t largest)
 {
 	uint32_t exponent = (largest + F32_NORMAL / 2) >> 23;
@@ -206,14 +208,15 @@ HOST_AND_DEVICE static inline int e3m0_valid(uint32_t word)
 	       (!(word & (F32_NORMAL - 1)) && word >> 23 >= E3M0_LEAST && word >> 23 <= E3M0_MOST);
 }
 
-/* Returns the exponent that a value must have for another code than that of zero. */
+/* Returns the smallest exponent of a value whose code is not the code of zero. */
 HOST_AND_DEVICE static inline int32_t e3m0_least(uint32_t word)
 {
 	return (int32_t)(word >> 23) - E3M0_LEVELS;
 }
 
-/* Adding half a mantissa rounds to the nearest power of two. Below the smallest level, the nearest
- * of it and zero is another. least: e3m0_least(), of a word that is not 0. */
+/* Adding half a mantissa rounds to the nearest power of two. Below the smallest level it does not
+ * round to the nearest of zero and that level: any value with an exponent of at least `least`
+ * becomes that level. least is e3m0_least() of a word that is not 0. */
 HOST_AND_DEVICE static inline uint8_t e3m0_code(float v, int32_t least)
 {
 	const uint32_t magnitude = float_bits(v) & F32_MAGNITUDE;
@@ -225,7 +228,7 @@ HOST_AND_DEVICE static inline uint8_t e3m0_code(float v, int32_t least)
 	return (uint8_t)((uint32_t)code | (float_bits(v) >> 28 & E3M0_SIGN));
 }
 
-/* word: not 0. */
+/* word must not be 0. */
 HOST_AND_DEVICE static inline float e3m0_value(uint32_t word, uint32_t code)
 {
 	const uint32_t level = code & E3M0_LEVELS;
@@ -247,8 +250,8 @@ static inline struct levels e3m0_levels(uint32_t word)
 
 /* ---- lengths --------------------------------------------------------------- */
 
-/* Returns the length in bytes of n codes of `bits` bits and of the words of the blocks before
- * them. block 0: there are none. */
+/* Returns the length in bytes of n codes of `bits` bits and of the words that precede them, one for
+ * each block. block 0: there are no words. */
 HOST_AND_DEVICE static inline uint64_t codes_bytes(unsigned bits, unsigned block, uint64_t n)
 {
 	const uint64_t steps = block ? n / block + (n % block != 0) : 0;

@@ -109,7 +109,8 @@ static void delta_encode(const uint32_t *index, uint32_t count, uint8_t *out, ui
 		width = bit_length(n == INDEX_BLOCK ? k->gaps(index + i, next, gap) :
 						      last_gaps(index + i, n, next, gap));
 		widths[block] = (uint8_t)width;
-		/* The last byte must not contain anything of the following bytes. */
+		/* k->pack() packs a whole block, so the missing gaps must not set bits in the last
+		 * byte. */
 		if (n < INDEX_BLOCK)
 			memset(gap + n, 0, (INDEX_BLOCK - n) * sizeof(gap[0]));
 		if (end - at >= delta_block_bytes(INDEX_BLOCK, width) + INDEX_SLACK) {
@@ -306,7 +307,7 @@ uint64_t index_bytes(enum index_coding coding, const uint32_t *index, uint32_t c
 {
 	switch (coding) {
 	case CODING_SEEDED:
-	case CODING_AGREED: /* message.c does these */
+	case CODING_AGREED: /* message.c handles these */
 	case CODING_DENSE: return 0;
 	case CODING_RAW: return 4 * (uint64_t)count;
 	case CODING_DELTA: return delta_bytes(index, count);
@@ -322,7 +323,7 @@ void index_encode(enum index_coding coding, const uint32_t *index, uint32_t coun
 {
 	switch (coding) {
 	case CODING_SEEDED:
-	case CODING_AGREED: /* message.c does these */
+	case CODING_AGREED: /* message.c handles these */
 	case CODING_DENSE: break;
 	case CODING_RAW: raw_encode(index, count, out); break;
 	case CODING_DELTA: delta_encode(index, count, out, bytes); break;
@@ -339,7 +340,7 @@ int index_decode(enum index_coding coding, const uint8_t *in, uint64_t bytes, ui
 		return refuse_indices(why, "more values than the shard has elements");
 	switch (coding) {
 	case CODING_SEEDED:
-	case CODING_AGREED: /* message.c does these */
+	case CODING_AGREED: /* message.c handles these */
 	case CODING_DENSE:
 		if (bytes || count != span)
 			return refuse_indices(

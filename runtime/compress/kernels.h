@@ -11,7 +11,7 @@ struct kernel_version {
 	int (*usable)(void); /* on this processor */
 };
 
-/* For usable. */
+/* Functions for the member usable. */
 int kernels_anywhere(void);
 int kernels_avx2(void); /* AVX2 and the bit instructions (BMI) that come with it */
 

@@ -100,8 +100,8 @@ size_t message_bound(uint32_t span, uint32_t count, struct value_coding values)
 	sparse = section_of_values(fewer, &values) + index_bytes(CODING_RAW, NULL, fewer, span);
 	bitmap = section_of_values(fewer, &values) + index_bytes(CODING_BITMAP, NULL, fewer, span);
 	best = sparse < bitmap ? sparse : bitmap;
-	if (few_bits && count >= span) /* dense only if all coordinates are sent, although it may be
-					  shorter than nearly all */
+	if (few_bits && count >= span) /* such a message is dense only if all coordinates are
+					  sent, and nearly all may take more */
 		best = dense > best ? dense : best;
 	if (!few_bits)
 		best = dense < best || count >= span ? dense : best;

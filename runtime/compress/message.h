@@ -19,34 +19,37 @@
  *                                    90    2 values of a block, if there are; else 0
  *                                    92    4 CRC32C of bytes 0..91
  *
- * The payload holds the index coding (padded to a multiple of 4 bytes with zeros), then the values
- * (padded likewise): canonical, so equal content gives equal bytes.
+ * The payload holds the index coding, then the values, each padded with zeros to a multiple of 4
+ * bytes. It is canonical: equal content gives equal bytes. The index codings:
  * raw:    count x u32, strictly increasing, < span
- * delta:  blocks of 128 gaps (idx - previous - 1, first idx itself): one width byte 0..32 each,
- *         all width bytes first (padded to 4), then each block's gaps bit-packed LSB first, block
- *         starts on a byte boundary, the last block stores only the gaps it has
+ * delta:  blocks of 128 gaps. A gap is index - previous index - 1, the first one is the index
+ *         itself. First come the width bytes of all blocks (0..32, padded to 4 bytes), then the
+ *         gaps of each block, bit-packed LSB first. A block starts on a byte boundary, and the last
+ *         one has only the gaps that remain
  * bitmap: ceil(span / 8) bytes, bit i of byte i/8; popcount = count, bits beyond span zero
  * dense:  no indices, count = span
- * rice:   gaps as above, m low bits each, m = floor(log2(floor(span * 45426 / 65536 / count))), 0
- *         if that is below 1: count * m bits packed LSB first, from the next byte on for each gap
- *         (gap >> m) zero bits and a one bit
- * run:    the first position, u32: count coordinates that follow each other
- * agreed: nothing: the support is the one that an earlier phase of the same step settled
- * seeded: nothing: the support is what seeded_support() (choose.h) gives for kind, step, shard,
- *         span, count
- * A support (kind 4) has positions only, no values.
- * Values: f32, f16 (of value * scale) and bf16 as they are; in few bits, codes packed LSB first
- *         (few_bits.h):
+ * rice:   gaps as in delta, in two parts. The first has the m low bits of each gap, packed LSB
+ *         first. m = floor(log2(q)) with q = floor(span * 45426 / 65536 / count), or 0 if q < 1.
+ *         The second begins at the next byte: for each gap, (gap >> m) zero bits and a one bit
+ * run:    u32, the first of count consecutive positions
+ * agreed: nothing, because an earlier phase of the same step has determined the support
+ * seeded: nothing, because seeded_support() (choose.h) computes the support from kind, step, shard,
+ *         span and count
+ * A support (kind 4) has positions and no values.
+ *
+ * Values in f32, f16 (of value * scale) and bf16 are stored as they are. Values in few bits are
+ * codes, packed LSB first (few_bits.h):
  * uniform: a float step for each block of values, then count codes of b bits; scale is 1
  * grid:    count codes of b bits; scale is the range R
  * round:   count codes of b bits, the fewest that hold the largest; scale is the width D
  * twomeans, e3m0: a word of 4 bytes for each block of 512 values, then count codes of 2 or 4 bits;
  *         scale is 1
- * In few bits a sparse message never becomes dense, because a zero in between would not decode to
- * zero. Padding is zero, widths are the smallest that hold
- * their block's gaps, scale is a power of two (f16) or 1 unless said otherwise, part < parts, lr is
- * finite and not negative: anything else is refused.
- */
+ * A sparse message of values in few bits never becomes dense, because the zeros in between would
+ * not decode to zero.
+ *
+ * Receivers refuse a message unless padding is zero, widths are the smallest that hold their
+ * block's gaps, scale is as listed (a power of two for f16, else 1), part < parts, and lr is finite
+ * and not negative. */
 #ifndef COMPRESS_MESSAGE_H
 #define COMPRESS_MESSAGE_H
 #include "base/wire_version.h"

@@ -29,7 +29,8 @@ struct moments {
 	uint64_t n; /* for magnitudes: the coordinates with factor * |x| < 1, including zeros */
 };
 
-/* Adds the terms of a coordinate. Returns 1 if, for magnitudes, it has none. */
+/* Adds the terms of a coordinate. Returns 1 if the coordinate has no terms, which happens only for
+ * magnitudes. */
 HOST_AND_DEVICE static inline int moment_add(struct moment_terms terms, float x, double *first,
 					     double *second)
 {

@@ -15,7 +15,7 @@ enum value_type {
 	VALUE_UNIFORM = 3,
 	VALUE_GRID = 4,
 	VALUE_ROUND = 5,
-	/* Only gradients have these; no message does. */
+	/* only gradients have these types, and no message does */
 	VALUE_F8_E4M3FN = 6,
 	VALUE_F8_E5M2 = 7,
 	VALUE_TWOMEANS = 8,
@@ -54,7 +54,7 @@ HOST_AND_DEVICE static inline unsigned value_bits(enum value_type type)
 
 /* The rest of this header concerns the types f32, f16 and bf16 and, where stated, the two 8-bit
  * types. */
-/* Of these too. */
+/* Also for the two 8-bit types. */
 size_t value_bytes(enum value_type type);
 /* Returns the scale of a message with these values. It is 1 except for f16, where it is the power
  * of two that brings max |v| into [2^14, 2^15] (1 if all values are zero). It is at most 2^125, so

@@ -39,8 +39,8 @@ static void radii(const uint32_t *restrict bits, float *restrict radius)
 #endif
 }
 
-/* A turn has 2^32 parts. The angle is the nearest quarter turn and a rest of at most an eighth,
- * which Taylor's series handles. */
+/* A turn has 2^32 parts. The angle is the sum of the nearest quarter turn and a remainder of at
+ * most an eighth, which Taylor's series handles. */
 static void turn(const uint32_t *restrict bits, const float *restrict radius, float *restrict along,
 		 float *restrict across)
 {

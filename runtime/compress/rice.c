@@ -96,7 +96,7 @@ int rice_decode(const uint8_t *in, uint64_t bytes, uint32_t count, uint32_t span
 		return refuse_rice(why, "the payload is too short for its Rice codes");
 	if ((uint64_t)count * low % 8 && in[lows - 1] >> (uint64_t)count * low % 8)
 		return refuse_rice(why, "spare bits of the Rice codes are not zero");
-	/* from: the bit behind the last 1 that was read, which ends a unary code */
+	/* from: the bit after the last 1 that was read, which ends a unary code */
 	for (; n < count; word_bit += 64) {
 		uint64_t word;
 

@@ -15,8 +15,8 @@ FOR_AVX512 static inline __m512i keys_of_wide(__m512 v)
 }
 
 /* First gathers the candidates of the block, and then separates the few near ones from the sure
- * ones. They are compressed in registers and stored whole, because compressing into memory is slow
- * on some processors. */
+ * ones. Candidates are compressed in registers and stored whole, because compressing into memory is
+ * slow on some processors. */
 FOR_AVX512 static void list_many_wide(const float *x, float *residual, const float *grad,
 				      uint32_t *hits, size_t n_hits, struct select_bounds bounds,
 				      size_t soon, struct select_lists *out, int flags)

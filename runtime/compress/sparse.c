@@ -72,7 +72,7 @@ void vector_discard(float *vector, size_t n)
 
 	if (end > begin)
 		(void)madvise((void *)begin, end - begin,
-			      MADV_DONTNEED); /* if this remains set, no value is finite */
+			      MADV_DONTNEED); /* if this fails, the memory stays allocated */
 }
 
 /* Four values at once, in registers that every current machine has. */
