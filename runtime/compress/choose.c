@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The table of selectors (choose.h), and those of them that select the largest magnitudes: topk and
- * global, tensor-topk and cyclic. */
+ * global, tensor-topk, block-topk and cyclic. */
 #include "choose.h"
 #include <math.h>
 
@@ -34,6 +34,17 @@ size_t choose_tensor_topk(const struct choice *c)
 		n += select_topk(c->selector, c->x, tensor, 1, k, c->index + n);
 	}
 	return n;
+}
+
+/* ---- block-topk -------------------------------------------------------------- */
+
+/* Every stretch of the vector sends its largest coordinates, and no message is longer than the
+ * others (DeMo; Peng and others, 2024, and SparseLoCo; Sarfi and others, 2025). */
+static size_t choose_block_topk(const struct choice *c)
+{
+	const uint32_t k = (uint32_t)density_count(c->density, c->block);
+
+	return select_each_block(c->selector, c->x, c->spans, c->n_spans, k, c->block, c->index);
 }
 
 /* ---- cyclic ------------------------------------------------------------------ */
@@ -126,6 +137,9 @@ const struct selection_kind selection_kinds[SELECTIONS] = {
 	[SELECT_TENSOR_TOPK] = { .argument = ARGUMENT_DENSITY,
 				 .by_tensor = 1,
 				 .run = choose_tensor_topk },
+	[SELECT_BLOCK_TOPK] = { .argument = ARGUMENT_BLOCK,
+				.by_block = 1,
+				.run = choose_block_topk },
 	[SELECT_GLOBAL] = { .argument = ARGUMENT_GLOBAL,
 			    .counted = 1,
 			    .varies = 1,

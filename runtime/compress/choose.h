@@ -22,16 +22,17 @@ enum selection {
 	SELECT_BLOCK,
 	SELECT_GLOBAL,
 	SELECT_TENSOR_TOPK,
+	SELECT_BLOCK_TOPK,
 	SELECTIONS
 };
 /* How a selector is written in a recipe, in the order of enum selection. */
 #define SELECTION_NAMES                                                                            \
 	"all", "topk", "threshold", "gaussiank", "random", "variance", "randk", "cyclic",          \
-		"sketch", "block", "global", "tensor-topk"
+		"sketch", "block", "global", "tensor-topk", "block-topk"
 #define SELECTION_FORMS                                                                            \
 	"all, topk(DENSITY), threshold(LAMBDA), gaussiank(DENSITY), random(DENSITY), "             \
 	"variance(EPSILON), randk(DENSITY), tensor-topk(DENSITY), cyclic(DENSITY[,chunks]), "      \
-	"sketch(DENSITY[,ROWS,WIDTH,POOL]), block(DENSITY) or "                                    \
+	"sketch(DENSITY[,ROWS,WIDTH,POOL]), block(DENSITY), block-topk(K,N) or "                   \
 	"global(DENSITY[,EVERY])"
 
 struct choice {
@@ -43,6 +44,7 @@ struct choice {
 	double density; /* relative to the coordinates that are not exempt */
 	uint64_t k;     /* the density as a number of coordinates, over all spans */
 	float level;    /* threshold: lambda; variance: epsilon */
+	uint32_t block; /* block-topk: the length of a block */
 	int chunks;     /* cyclic: select the largest of each chunk instead of the top k */
 	int scale; /* no residual is kept, so selected values are scaled to make their mean x */
 	struct random_stream stream; /* the selector's own random numbers; seeded selectors replace
@@ -59,7 +61,8 @@ enum selection_argument {
 	ARGUMENT_LEVEL,
 	ARGUMENT_CYCLIC,
 	ARGUMENT_SKETCH,
-	ARGUMENT_GLOBAL
+	ARGUMENT_GLOBAL,
+	ARGUMENT_BLOCK /* a count and the length of a block */
 };
 
 /* How workers and shards agree on the support of a step. */
@@ -83,6 +86,7 @@ struct selection_kind {
 	/* Values other than EXCHANGE_OWN are for pushes only, and only with a residual. */
 	enum exchange exchange;
 	int by_tensor;     /* spans end where tensors end */
+	int by_block;      /* the density holds for each block of the vector */
 	int by_coordinate; /* each coordinate is selected independently of the others */
 	/* K is the participant's share of the whole selection; see census.h. */
 	int global;

@@ -199,6 +199,7 @@ struct pick compressor_pick(struct compressor *c, const struct pick_call *call)
 				       .density = call->density,
 				       .k = call->k,
 				       .level = c->is.direction->level,
+				       .block = c->is.direction->block,
 				       .chunks = c->is.direction->chunks,
 				       .scale = !c->is.remembers,
 				       .stream = stream_of(c, call->step),

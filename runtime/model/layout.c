@@ -97,6 +97,18 @@ struct fragment layout_fragment(const struct layout *l, uint32_t fragment)
 	return f;
 }
 
+/* Returns the most coordinates that block-topk selects of this number of blocks. */
+static uint64_t of_blocks(const struct direction *d, const struct schedule *schedule,
+			  uint64_t blocks)
+{
+	return blocks * density_count(schedule_largest_density(schedule, d), d->block);
+}
+
+static uint64_t blocks_of(const struct direction *d, uint64_t count)
+{
+	return (count + d->block - 1) / d->block;
+}
+
 /* Returns how many coordinates a shard publishes from a sketch, at the largest density. */
 static uint64_t sketched(const struct shard_layout *s, const struct schedule *schedule,
 			 const struct recipe *recipe)
@@ -126,6 +138,10 @@ static uint32_t up_capacity(const struct layout *l, const struct shard_layout *s
 	if (kind->argument == ARGUMENT_LEVEL)
 		return (uint32_t)least_of(s->span,
 					  (s->span / 4 > 64 ? s->span / 4 : 64) + s->exempt);
+	if (kind->by_block) /* the first and the last block may begin and end in other shards */
+		return (uint32_t)least_of(s->span, of_blocks(&recipe->up, schedule,
+							     blocks_of(&recipe->up, s->span) + 1) +
+							   s->exempt);
 	uint64_t k = schedule_count(density, l->count - l->exempt);
 	uint64_t mean = (k * s->span + l->count - 1) / l->count;
 	uint64_t pairs = recipe->memory != MEMORY_NONE ? SLOT_MARGIN * mean : k;
@@ -168,6 +184,8 @@ static uint32_t down_capacity(const struct layout *l, const struct shard_layout 
 	if (recipe->down.select == SELECT_ALL || selection_kinds[recipe->down.select].varies)
 		return s->span;
 	uint64_t k = schedule_count(density, s->span - s->exempt);
+	if (selection_kinds[recipe->down.select].by_block)
+		k = of_blocks(&recipe->down, schedule, blocks_of(&recipe->down, s->span));
 	if (selection_kinds[recipe->down.select].by_tensor)
 		k += l->n_spans;
 	return (uint32_t)least_of(s->span, k + s->exempt);
@@ -350,6 +368,10 @@ int layout_make(const sluice_model_attr *attr, struct recipe *recipe,
 		out->selected_most = out->exempt +
 				     schedule_count(schedule_largest_density(schedule, &recipe->up),
 						    out->count - out->exempt);
+	if (kind->by_block)
+		out->selected_most = least_of(
+			out->count, out->exempt + of_blocks(&recipe->up, schedule,
+							    blocks_of(&recipe->up, out->count)));
 	if (kind->by_tensor)
 		out->selected_most = least_of(out->count, out->selected_most + out->n_spans);
 	if (kind->seeded) /* the count of each shard is rounded up */

@@ -86,6 +86,7 @@ struct direction {
 	 * given. */
 	uint32_t count;
 	float level;                       /* threshold: lambda; variance: epsilon; else 0 */
+	uint32_t block;                    /* for block-topk: the length of a block; else 0 */
 	int chunks;                        /* for cyclic */
 	uint32_t sketch_rows, sketch_pool; /* for sketch: rows, and how many times the published
 					      coordinates are requested */

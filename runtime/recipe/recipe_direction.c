@@ -170,6 +170,27 @@ static int read_global(const struct word *w, const struct item *item, struct dir
 	return read_density(w, &(struct item){ item->name, pieces[0] }, d);
 }
 
+/* Reads K,N. */
+static int read_block(const struct word *w, const struct item *item, struct direction *d)
+{
+	static const char rule[] = "block-topk(K,N) takes how many coordinates are sent of every N "
+				   "consecutive ones: N is a whole number from 1 to 16384, and K "
+				   "from 1 to N; block-topk(64,4096) sends one in 64";
+	const char *at = item->argument;
+
+	_Static_assert(SELECT_BLOCK_MOST == 16384, "the rule names the longest block");
+	if (!at)
+		return fail(SLUICE_EINVAL,
+			    "recipe: %s lacks its numbers in \"%s\", write %s=%s(64,4096): %s",
+			    item->name, w->quote, w->axis->key, item->name, rule);
+	const unsigned k = read_whole(&at, 1, SELECT_BLOCK_MOST);
+	d->block = k && *at == ',' ? (at++, read_whole(&at, k, SELECT_BLOCK_MOST)) : 0;
+	if (!d->block || *at)
+		return refuse_number(w, item->argument, rule);
+	d->density = (double)k / d->block;
+	return SLUICE_OK;
+}
+
 /* Reads the arguments in the parentheses after a selector. */
 static int read_selection(const struct word *w, const struct item *item, struct direction *d)
 {
@@ -183,6 +204,7 @@ static int read_selection(const struct word *w, const struct item *item, struct 
 	case ARGUMENT_CYCLIC: return read_cyclic(w, item, d);
 	case ARGUMENT_SKETCH: return read_sketch(w, item, d);
 	case ARGUMENT_GLOBAL: return read_global(w, item, d);
+	case ARGUMENT_BLOCK: return read_block(w, item, d);
 	case ARGUMENT_LEVEL: break;
 	}
 	if (!item->argument)

@@ -300,6 +300,9 @@ static void print_direction(struct writer *w, enum axis_id id, const struct dire
 		write_text(w, "%s,%u)", shortest(d->sketch_width, 1, number), d->sketch_pool);
 		break;
 	case ARGUMENT_GLOBAL: write_text(w, "(%s,%u)", density_text(d, number), d->every); break;
+	case ARGUMENT_BLOCK:
+		write_text(w, "(%u,%u)", (unsigned)density_count(d->density, d->block), d->block);
+		break;
 	}
 	write_text(w, ",%s", direction_words[WORD_VALUES + (int)d->values.type]);
 	if (d->values.type == VALUE_UNIFORM)

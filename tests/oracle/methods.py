@@ -25,6 +25,16 @@ def top(v, k):
     return np.sort(order[v[order] != 0])
 
 
+def chosen(rule, v, start=0):
+    """Returns the indices that a selector takes. rule: the density of a top-k, or (K, N) of block-topk, which counts
+    coordinates from the first of the vector; v begins at coordinate start."""
+    if not isinstance(rule, tuple):
+        return top(v, count(rule, len(v)))
+    k, n = rule
+    cuts = [0, *range(n - start % n, len(v), n), len(v)]
+    return np.concatenate([a + top(v[a:b], -(-k * (b - a) // n)) for a, b in zip(cuts, cuts[1:])])
+
+
 def only(v, support):
     out = np.zeros_like(v)
     out[support] = v[support]
@@ -173,9 +183,9 @@ class Sparse(Job):
     """Each worker has a residual and may have momentum. A shard that selects also has a residual."""
 
     def __init__(self, x, workers, shards, up, down=None, inside=True, update="sgd", m=0.0,
-                 momentum=None, mask=True):
+                 momentum=None, mask=True, up_code=None):
         super().__init__(x, workers, shards)
-        self.up, self.down, self.inside = up, down, inside
+        self.up, self.down, self.inside, self.up_code = up, down, inside, up_code
         self.update = update() if callable(update) else Update(update, m)
         self.momentum, self.mask = None if momentum is None else f32(momentum), mask
         self.e = [np.zeros_like(x) for _ in range(workers)]
@@ -190,9 +200,20 @@ class Sparse(Job):
                 signal = self.u[i]
             self.e[i] = self.e[i] + signal
 
+    def message(self, e, support, code, shards=None, start=0):
+        """Returns what the receivers decode. Each shard gets a message of its own coordinates. e begins at
+        coordinate start."""
+        if code is None:
+            return only(e, support)
+        out = np.zeros_like(e)
+        for shard in shards or self.shards:
+            mine = support[(support >= shard.start - start) & (support < shard.stop - start)]
+            out[mine] = coded(code, e[mine])
+        return out
+
     def take(self, i, support):
         """Returns what worker i sends at these coordinates, and subtracts it from the residual."""
-        s = only(self.e[i], support)
+        s = self.message(self.e[i], support, self.up_code)
         self.e[i] = self.e[i] - s
         if self.momentum is not None and self.mask:
             self.u[i][support] = 0
@@ -204,14 +225,14 @@ class Sparse(Job):
             self.x = self.x - change
             return
         self.epsilon = self.epsilon - change
-        p = np.concatenate([only(e, top(e, count(self.down, len(e))))
+        p = np.concatenate([only(e, chosen(self.down, e))
                             for e in (self.epsilon[shard] for shard in self.shards)])
         self.epsilon = self.epsilon - p
         self.x = self.x + p
 
     def supports(self):
         """Returns the coordinates that each worker sends."""
-        return [top(e, count(self.up, len(e))) for e in self.e]
+        return [chosen(self.up, e) for e in self.e]
 
     def step(self, gradients, lr):
         self.accumulate(gradients, lr)
@@ -224,21 +245,14 @@ class Coded(Sparse):
     """Values that are encoded in blocks of a message. up=all also sends zeros, and so does down=all with it."""
 
     def __init__(self, x, workers, shards, up, down, up_code, down_code, inside=True):
-        super().__init__(x, workers, shards, up, down, inside)
-        self.up_code, self.down_code = up_code, down_code
-
-    def message(self, e, support, code):
-        out = np.zeros_like(e)
-        for shard in self.shards:
-            mine = support[(support >= shard.start) & (support < shard.stop)]
-            out[mine] = coded(code, e[mine])
-        return out
+        super().__init__(x, workers, shards, up, down, inside, up_code=up_code)
+        self.down_code = down_code
 
     def step(self, gradients, lr):
         self.accumulate(gradients, lr)
         sent = []
         for i, e in enumerate(self.e):
-            support = np.arange(len(e)) if self.up == 1 else top(e, count(self.up, len(e)))
+            support = np.arange(len(e)) if self.up == 1 else chosen(self.up, e)
             sent.append(self.message(e, support, self.up_code))
             self.e[i] = e - sent[i]
         change = mean_of(sent) if self.inside else lr * mean_of(sent)
@@ -246,21 +260,21 @@ class Coded(Sparse):
         for shard in self.shards:
             e = self.epsilon[shard]
             every = self.up == self.down == 1
-            chosen = np.arange(len(e)) if every else top(e, count(self.down, len(e)))
+            support = np.arange(len(e)) if every else chosen(self.down, e)
             p = np.zeros_like(e)
-            p[chosen] = coded(self.down_code, e[chosen])
+            p[support] = coded(self.down_code, e[support])
             self.epsilon[shard] = e - p
             self.x[shard] = self.x[shard] + p
 
 
 class Drift(Sparse):
     """signal=drift when=every(H),fragments(P): the program runs SGD and pushes its parameters. All fragments have the
-    same number of shards. up_code: of values with up=all; down_code: with down=all."""
+    same number of shards. down_code: of values with down=all."""
 
     def __init__(self, x, workers, shards, every=1, fragments=1, decay=1.0, keep=0.0, rate=1.0,
-                 up_code=None, down_code=None, **rest):
+                 down_code=None, **rest):
         super().__init__(x, workers, shards, inside=False, **rest)
-        self.up_code, self.down_code = up_code, down_code
+        self.down_code = down_code
         self.decay, self.keep, self.rate = f32(decay), f32(keep), f32(rate)
         self.distance = every // fragments
         self.own = [x.copy() for _ in range(workers)]
@@ -274,17 +288,17 @@ class Drift(Sparse):
     def point(self, i):
         return self.x - self.keep * self.e[i] if self.keep else self.x
 
-    def message(self, a, shards):
-        if self.up_code is None:
-            return only(a, top(a, count(self.up, len(a))))
+    def drifted(self, a, shards):
         start = shards[0].start
-        return np.concatenate([coded(self.up_code, a[shard.start - start:shard.stop - start]) for shard in shards])
+        every = self.up_code is not None and self.up == 1
+        support = np.arange(len(a)) if every else chosen(self.up, a, start)
+        return self.message(a, support, self.up_code, shards, start)
 
     def exchange(self, shards, update):
         part, sent = slice(shards[0].start, shards[-1].stop), []
         for i, own in enumerate(self.own):
             a = self.decay * self.e[i][part] + (self.point(i) - own)[part]
-            sent.append(self.message(a, shards))
+            sent.append(self.drifted(a, shards))
             self.e[i][part] = a - sent[i]
         change = update.change(mean_of(sent), self.rate, self.x[part])
         if self.down is None:
@@ -382,6 +396,14 @@ def recipes():
         yield f"up=topk(0.1) down=all {memory}", sparse
         yield f"up=topk(0.1) down=topk(0.15) {memory}", partial(sparse, down=0.15)
         yield f"up=all down=topk(0.15) {memory}", partial(sparse, up=1, down=0.15)
+        for k, n in (1, 8), (5, 64), (64, 4096):
+            yield (f"up=block-topk({k},{n}) down=all {memory}",
+                   partial(Sparse, up=(k, n), inside=inside))
+            yield (f"up=block-topk({k},{n}) down=block-topk(7,50) {memory}",
+                   partial(Sparse, up=(k, n), down=(7, 50), inside=inside))
+        yield (f"up=block-topk(9,64),twomeans down=block-topk(16,100),e3m0 {memory}",
+               partial(Coded, up=(9, 64), down=(16, 100), up_code=twomeans, down_code=e3m0,
+                       inside=inside))
         for level in 0.02, 0.3, 2.0:
             yield (f"up=threshold({level}) down=all {memory}",
                    partial(Threshold, up=level, inside=inside))
@@ -425,6 +447,13 @@ def recipes():
                    f"when=every({every}) {words}",
                    partial(Drift, up=0.1, down=down, every=every, update=update.split("(")[0],
                            **rest))
+    for memory, rest in (("residual(decay=0.95)", {"decay": 0.95}), ("residual", {"keep": 0.5})):
+        words = f"keep={rest['keep']}" if "keep" in rest else ""
+        for down in None, 0.15:
+            direction = "all" if down is None else f"topk({down})"
+            yield (f"up=block-topk(4,64),twomeans down={direction} signal=drift memory={memory} "
+                   f"when=every(3) update=sgd rate=1 dense=none coding=small {words}",
+                   partial(Drift, up=(4, 64), down=down, every=3, up_code=twomeans, **rest))
     yield ("up=all down=all signal=drift memory=none update=nesterov(0.9) when=every(4) rate=0.7",
            partial(Drift, up=1, every=4, update="nesterov", m=0.9, rate=0.7))
     yield "up=all down=all signal=drift memory=none", partial(Drift, up=1)
@@ -435,6 +464,9 @@ def recipes():
            "update=momentum(0.9) when=every(6),fragments(3) rate=0.4 keep=0.6",
            partial(Drift, up=0.1, down=0.15, every=6, fragments=3, update="momentum", m=0.9,
                    decay=0.9, rate=0.4, keep=0.6))
+    yield ("up=block-topk(9,50),twomeans down=topk(0.15) signal=drift memory=residual "
+           "when=every(6),fragments(3) rate=0.4 keep=0.6",
+           partial(Drift, up=(9, 50), down=0.15, up_code=twomeans, every=6, fragments=3, rate=0.4, keep=0.6))
     yield ("up=topk(0.1) down=all signal=drift memory=residual when=every(7),fragments(7)",
            partial(Drift, up=0.1, every=7, fragments=7))
     yield ("local4 signal=drift when=every(3)",

@@ -28,6 +28,8 @@ static const char *const recipes[] = {
 	"up=topk(0.97) down=topk(0.98),f16 dense=none",
 	"up=topk(0.1) down=topk(0.1) memory=none",
 	"up=tensor-topk(0.02) down=tensor-topk(0.03) dense=*.bias",
+	"up=block-topk(2,90) down=block-topk(3,70),f16 dense=*.bias warmup=2",
+	"up=block-topk(64,4096) down=all signal=momentum(0.9)",
 	"up=cyclic(0.02) down=all,f16 signal=momentum(0.9)",
 	"up=cyclic(0.05,chunks) down=all update=momentum(0.9)",
 	"up=sketch(0.02,3,2,4) down=all signal=momentum(0.5) memory=residual(outside)",

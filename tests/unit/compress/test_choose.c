@@ -331,3 +331,34 @@ TEST(choose__tensor_topk__each_tensor_sends_its_share)
 	}
 	selector_close(&selector);
 }
+
+/* Blocks are counted from coordinate 0, whatever the spans are. Of the coordinates that a block
+ * lacks, because it is the last one or because they are exempt, the count loses its share. */
+TEST(choose__block_topk__each_block_sends_its_share_of_what_is_not_exempt)
+{
+	enum { LENGTH = 4096, K = 64, EXEMPT = 5000, END = 5512, LAST = N / LENGTH * LENGTH };
+	const struct span spans[] = { { 0, EXEMPT, 0 }, { EXEMPT, END, 1 }, { END, N, 0 } };
+	struct selector *selector;
+	size_t of_block[N / LENGTH + 1] = { 0 }, n;
+
+	fill(LAPLACE);
+	for (int i = 0; i < LENGTH; i++) /* a block of small values sends as many as the others */
+		x[i] *= 1e-9f;
+	assert_int_equal(selector_open(N, &selector), 0);
+	n = selection_kinds[SELECT_BLOCK_TOPK].run(&(struct choice){ .x = x,
+								     .spans = spans,
+								     .n_spans = 3,
+								     .density = (double)K / LENGTH,
+								     .block = LENGTH,
+								     .selector = selector,
+								     .index = chosen });
+	for (size_t i = 0; i < n; i++) {
+		assert_true(i == 0 || chosen[i] > chosen[i - 1]);
+		of_block[chosen[i] / LENGTH]++;
+	}
+	assert_int_equal(of_block[0], K);
+	assert_int_equal(of_block[1], K - K * (END - EXEMPT) / LENGTH + END - EXEMPT);
+	assert_int_equal(of_block[2], K);
+	assert_int_equal(of_block[N / LENGTH], ((N - LAST) * K + LENGTH - 1) / LENGTH);
+	selector_close(&selector);
+}

@@ -35,6 +35,7 @@ static const char *const recipes[] = {
 	"up=topk(0.1) down=all signal=gradient,noise(0.1)",
 	"up=topk(0.1) down=all signal=igt(0.1) update=ema(0.1)",
 	"up=tensor-topk(0.1) down=all",
+	"up=block-topk(8,64) down=block-topk(8,64)",
 	"up=randk(0.1) down=all memory=residual",
 	"up=randk(0.1) down=all memory=none",
 	"up=random(0.1),grid(4) down=all",

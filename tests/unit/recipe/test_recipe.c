@@ -314,6 +314,23 @@ TEST(recipe_count__becomes_the_density_that_gives_just_this_count)
 	assert_true(r.up.density == 1);
 }
 
+TEST(recipe_parse__every_count_of_a_block__is_printed_again)
+{
+	static const uint32_t lengths[] = { 1, 7, 64, 4096, 10007, SELECT_BLOCK_MOST };
+
+	for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++)
+		for (uint32_t k = 1; k <= lengths[i]; k = k * 3 / 2 + 1) {
+			char text[64], printed[RECIPE_TEXT_BYTES];
+
+			snprintf(text, sizeof(text), "up=block-topk(%u,%u),f32 ", k, lengths[i]);
+			struct recipe r = parsed(text);
+			assert_int_equal(r.up.block, lengths[i]);
+			assert_int_equal(density_count(r.up.density, lengths[i]), k);
+			recipe_print(&r, printed);
+			assert_int_equal(strncmp(printed, text, strlen(text)), 0);
+		}
+}
+
 TEST(recipe_parse__a_method__is_its_words_and_what_is_said_besides)
 {
 	for (size_t i = 0; i < n_methods; i++) {

@@ -142,6 +142,26 @@ TEST(recipe_parse__counts_where_they_do_not_belong__are_refused)
 		       "block takes a density alone");
 }
 
+TEST(recipe_parse__impossible_blocks__are_refused_with_the_rule)
+{
+	expect_refused("up=block-topk", "block-topk lacks its numbers in \"up=block-topk\"|write "
+					"up=block-topk(64,4096)");
+	expect_refused("up=block-topk(0,4096)", "\"0,4096\" in \"up=block-topk(0,4096)\" is not "
+						"possible|K from 1 to N");
+	expect_refused("up=block-topk(65,64)", "\"65,64\"|K from 1 to N");
+	expect_refused("down=block-topk(64,16385)", "\"64,16385\"|N is a whole number from 1 to "
+						    "16384");
+	expect_refused("up=block-topk(64,0)", "\"64,0\"|from 1 to 16384");
+	expect_refused("up=block-topk(0.01)", "\"0.01\"|how many coordinates");
+	expect_refused("up=block-topk(64)", "\"64\"|of every N consecutive ones");
+	expect_refused("up=block-topk(64,4096,2)", "\"64,4096,2\"|of every N");
+	expect_refused("up=block-topk(k=64,4096)", "\"k=64,4096\"|of every N");
+	expect_refused("up=block-topk(1.5,64)", "\"1.5,64\"|a whole number");
+	expect_refused("up=block-topk(-1,64)", "\"-1,64\"|K from 1 to N");
+	expect_refused("up=block-topk64", "did you mean \"block-topk(64)\"?");
+	expect_refused("up=block-topk(1,8) down=block-topk(1,8) update=average", "update=average");
+}
+
 TEST(recipe_parse__two_methods_or_auto_beside_one__are_refused)
 {
 	expect_refused("bitopk scalecom", "\"bitopk\" and \"scalecom\" are two methods");

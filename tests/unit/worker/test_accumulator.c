@@ -36,6 +36,7 @@ static const char *const recipes[] = {
 	"up=all,bf16 down=all memory=residual",
 	"up=threshold(0.002) down=threshold(0.001)",
 	"up=tensor-topk(0.01) down=all",
+	"up=block-topk(2,128) down=block-topk(5,64)",
 	"up=gaussiank(0.05) down=topk(0.05)",
 	"up=randk(0.05) down=all",
 	"up=cyclic(0.02) down=all",

@@ -272,6 +272,8 @@ TEST(train__500_noisy_steps_other_selectors__mass_is_conserved)
 	balance_of("up=global(0.05,10) down=global(0.1,10)", 3);
 	balance_of("up=global(0.02,7),f16 down=all", 2);
 	balance_of("up=threshold(0.5),f16 down=all", 1);
+	balance_of("up=block-topk(3,50) down=block-topk(7,64),f16", 3);
+	balance_of("up=block-topk(64,4096),twomeans down=all", 2);
 }
 
 TEST(train__500_noisy_steps_agreed_supports__mass_is_conserved)
