@@ -105,12 +105,12 @@ const struct method methods[] = {
 	  "every 30 steps d values up and down; worker +1 vector, shard +1" },
 	{ "sparseloco",
 	  "Sarfi et al., Communication Efficient LLM Pre-training with SparseLoCo, 2025; "
-	  "as diloco, but selects from the whole vector and codes 2 bits by uniform(2)",
-	  "up=topk(0.015625),uniform(2) down=all signal=drift memory=residual(decay=0.95) "
+	  "as diloco, with twomeans in place of its codebook of four values",
+	  "up=block-topk(64,4096),twomeans down=all signal=drift memory=residual(decay=0.95) "
 	  "when=every(30) update=sgd rate=1 dense=none coding=small",
 	  "every 30 steps d/64 positions and 2-bit values up, down the union; worker +2 vectors" },
 	{ "sparseloco-down", "the same, with a bounded answer, and a residual that does not decay",
-	  "up=topk(0.015625),uniform(2) down=topk(0.05) signal=drift memory=residual "
+	  "up=block-topk(64,4096),twomeans down=topk(0.05) signal=drift memory=residual "
 	  "when=every(30) update=sgd rate=1 dense=none coding=small",
 	  "as sparseloco, and d/20 pairs down; worker +2 vectors, shard +1" },
 	{ "local4",
