@@ -465,7 +465,8 @@ static int ofi_arm(struct transport *t)
 	int ids[WAKEUP_BATCH], news;
 
 	pthread_mutex_lock(&o->lock);
-	/* Clears what the completion queue's descriptor reported before this last look. */
+	/* Clears the earlier report of the completion queue's descriptor, and then looks a last
+	 * time. */
 	wakeup_ready(&o->wakeup, ids);
 	progress(o);
 	news = has_news(o) || !ofi_fabric_may_sleep(o->fabric);

@@ -466,9 +466,9 @@ static int sends_data(const struct ofi_row *row, const struct fi_info *info)
 	       ofi_library_option(row->data_variable);
 }
 
-/* Has the provider make the keys if notices depend on that. Otherwise random keys are better,
+/* Lets the provider make the keys if notices depend on that. Otherwise random keys are better,
  * because no peer can guess them. The endpoint's default completion level is for fi_writedata(),
- * which takes no flags. Returns info, or what replaces it. */
+ * which takes no flags. Returns info, or the entry that replaces it. */
 static struct fi_info *settle_keys(const struct ofi_library *l, struct fi_info *info)
 {
 	const struct ofi_row *row = row_of(info);

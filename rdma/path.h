@@ -55,8 +55,8 @@ struct path_ends {
  * known. reads: the most READs at once. Returns the path MTU, or -1 and why. */
 int path_join(const struct path_choice *path, struct ibv_qp *qp, const struct path_ends *ends,
 	      unsigned peer_mtu, uint32_t reads, char why[PATH_WHY_BYTES]);
-/* The address of an end, for packets from the device. The service level is that of the user or 0,
- * because nobody asks the subnet manager for it. */
+/* The address of an end, for packets from the device. The service level is the user's or 0, because
+ * the subnet manager is not asked for one. */
 struct ibv_ah_attr path_address(const struct path_choice *path, const struct verbs_device *device,
 				const struct path_end *end);
 #endif

@@ -77,7 +77,7 @@ int proof_send_hello(struct proof *p, uint32_t qpn, char why[PROOF_WHY_BYTES]);
 int proof_request(struct proof *p, uint32_t qpn, uint64_t received, char why[PROOF_WHY_BYTES]);
 /* Confirms the peer's acceptance: the queue pair has joined. */
 int proof_confirm(struct proof *p, char why[PROOF_WHY_BYTES]);
-/* Sends again what the peer has not answered, if the carrier may lose it. */
+/* Sends the last frame again if the peer has not answered it and the carrier may lose frames. */
 void proof_tick(struct proof *p, uint64_t now);
 
 /* Returns 1 if neither this attempt of the peer nor a later one was accepted. */

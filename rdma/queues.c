@@ -225,7 +225,7 @@ void queues_pair_stop(struct queues *q, struct ibv_qp *qp)
 }
 
 /* Replaces the receives that an ended queue pair may have kept: at most those that its peer had
- * credit for. A driver refuses what it still holds, so this never posts too many. */
+ * credit for. A driver whose queue is full refuses more, so this never posts too many. */
 static void replace_receives(struct queues *q)
 {
 	struct ibv_recv_wr *bad, receive = { .wr_id = QUEUES_RECEIVE };

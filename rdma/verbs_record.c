@@ -250,7 +250,8 @@ static int decode_datagrams(const uint8_t *bytes, size_t n, struct verbs_record 
 	return out->qpn < QPN_LEAST || out->qpn > QPN_MOST || out->qkey >> 31 ? -1 : 0;
 }
 
-/* The first card names what the peers need to connect. */
+/* Returns 1 if the record has what peers need to connect to its first card: the number of the UD
+ * queue pair, or the port of the listener. */
 static int is_complete(const struct verbs_record *record)
 {
 	if (!record->n_cards)

@@ -46,7 +46,7 @@ static void end_trial(struct probing *p, struct trial *t, const char *call, int 
 	if (t->route->answered || *p->why)
 		return;
 	verbs_address_text(&t->to, address);
-	*strchrnul(address, ' ') = '\0'; /* the port says nothing */
+	*strchrnul(address, ' ') = '\0'; /* the port is of no use here */
 	snprintf(p->why, p->cap, "%s to %s: %s", call, address,
 		 error ? errno_text(error) : "no answer");
 }

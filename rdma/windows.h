@@ -32,7 +32,7 @@ void windows_close(struct windows **w);
 uint32_t windows_count(const struct windows *w);
 /* Returns 0 if one window covers the whole region. */
 uint64_t windows_bytes(const struct windows *w);
-/* Returns the key of window i for the current queue pair, or else for the last one. */
+/* Returns the key of window i for the current queue pair, or for the last one if there is none. */
 uint32_t windows_key(const struct windows *w, uint32_t i);
 
 /* Makes the windows of a new queue pair, unless they exist. Their keys are known from here on. */

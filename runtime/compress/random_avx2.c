@@ -64,7 +64,7 @@ AVX2 static inline __attribute__((always_inline)) void philox(const struct rando
 	c[1] = y;
 }
 
-/* Returns the lower half of each lane of a, with that of b above it. */
+/* Returns the lower half of each lane of a, with the lower half of the lane of b above it. */
 AVX2 static inline __m256i pairs(__m256i a, __m256i b)
 {
 	return _mm256_blend_epi32(a, _mm256_slli_epi64(b, 32), 0xaa);

@@ -14,7 +14,8 @@
 
 enum { DIFFERENCES = 3, EVALUATED = (DIFFERENCES + 1) * SKETCH_GROUP };
 
-/* Returns the lower halves of the lanes of a, with those of b between them. */
+/* Returns the lower halves of the lanes of a, with the lower halves of the lanes of b between
+ * them. */
 AVX2 static inline __m256i alternate(__m256i a, __m256i b)
 {
 	return _mm256_blend_epi32(a, _mm256_slli_epi64(b, 32), 0xaa);

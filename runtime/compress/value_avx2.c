@@ -551,7 +551,7 @@ AVX2 static void pack_avx2(const uint8_t *codes, unsigned bits, size_t n, uint8_
 		pack_any(codes, bits, n, out);
 }
 
-/* Keeps the bits of kept, and moves those of moved up. */
+/* Keeps the bits of `kept`, and moves the bits of `moved` up. */
 AVX2 static inline __m256i apart(__m256i x, uint64_t kept, uint64_t moved, unsigned by)
 {
 	const __m256i up = _mm256_sll_epi64(_mm256_and_si256(x, _mm256_set1_epi64x((int64_t)moved)),
