@@ -1003,7 +1003,8 @@ def rank_optimizer(job, folder):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             inner(network(), recipe).close()
-        assert any("SGD also has momentum" in str(w.message) for w in caught) == warned, (recipe, caught)
+        assert any("SGD also has momentum" in str(w.message) for w in caught) == (warned and job.rank == 0), (
+            recipe, caught)
 
     # an overflow that only the scaler of one rank has seen
     model = network()
