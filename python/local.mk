@@ -25,6 +25,7 @@ python_torch = \
 	python/sluice/torch/_watch.py
 python_examples = \
 	python/bench/clipping.py \
+	python/bench/convnet.py \
 	python/bench/ddp.py \
 	python/bench/fashion.py \
 	python/bench/measure \

@@ -26,8 +26,8 @@ SPARSE = "up=topk(0.01) down=topk(0.05) signal=momentum(0.9) warmup=1epoch"
 STEPS, ROWS, EPOCH = 225, 64, 100
 
 
-def network():
-    torch.manual_seed(1)
+def network(seed=1):
+    torch.manual_seed(seed)
     return nn.Sequential(
         nn.Unflatten(1, (1, 28, 28)), nn.Conv2d(1, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(2),
         nn.Conv2d(16, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
