@@ -384,6 +384,11 @@ def refusals(job):
     refused(lambda: two.step(lambda: None), "step(closure) with 2 optimizers: call their step() yourself")
     two.close()
     refused(lambda: sluice.torch.Optimizer(network(), "diloco", lr=0.1, job=job), "use sluice.torch.LocalSteps")
+    for recipe in "diloco", "when=every(3) local4", "up=topk(0.1) signal=drift":
+        refused(lambda: sluice.torch.Optimizer(model, recipe, inner=sgd(model), job=job),
+                "the recipe has signal=drift, so the ranks exchange parameters and not gradients: use sluice.torch.LocalSteps")
+        refused(lambda: sluice.torch.compress(DistributedDataParallel(model), recipe, job=job),
+                "sluice.torch.compress: the recipe has signal=drift")
     torch.distributed.destroy_process_group()
 
 

@@ -157,6 +157,14 @@ def with_clip(text: Any, clip: Optional[float], what: str) -> Any:
     return recipe if said != "none" else Recipe(recipe, clip=repr(float(clip)))
 
 
+def _names_drift(word: str) -> bool:
+    """Returns whether word is the name of a method with signal=drift."""
+    try:
+        return Recipe(word).complete().get("signal") == "drift"
+    except InvalidError:
+        return False  # the library refuses the word when the model is opened
+
+
 def with_update_none(text: Any, what: str, clip: Optional[float] = None) -> Any:
     """Returns the recipe, or that of SLUICE_RECIPE, with update=none, which a torch optimizer needs.
 
@@ -164,6 +172,9 @@ def with_update_none(text: Any, what: str, clip: Optional[float] = None) -> Any:
     """
     given = str(text or "").strip()
     recipe = Recipe(with_clip(given or os.environ.get("SLUICE_RECIPE"), clip, what))
+    if recipe.get("signal") == "drift" or any(recipe.get(key) is None and _names_drift(key) for key in recipe.keys()):
+        raise InvalidError(f"{what}: {'the recipe' if given else 'SLUICE_RECIPE'} has signal=drift, so the ranks exchange "
+                           "parameters and not gradients: use sluice.torch.LocalSteps")
     update = recipe.get("update", "none")
     if update != "none":
         raise InvalidError(f"{what}: {'the recipe' if given else 'SLUICE_RECIPE'} says update={update}, but a "
