@@ -280,6 +280,14 @@ static const char *failure_of(const struct queues *q, const struct ibv_async_eve
 	}
 }
 
+/* Events that a user should know even if this rank's connections survive them, such as one of the
+ * queues for datagrams. */
+static int is_warning(enum ibv_event_type type)
+{
+	return type == IBV_EVENT_PORT_ERR || type == IBV_EVENT_CQ_ERR ||
+	       type == IBV_EVENT_SRQ_ERR || type == IBV_EVENT_QP_FATAL;
+}
+
 const char *queues_look(struct queues *q)
 {
 	struct ibv_async_event event;
@@ -297,7 +305,7 @@ const char *queues_look(struct queues *q)
 		ibv_ack_async_event(&event);
 		if (why)
 			q->failed = why;
-		log_line(why || type == IBV_EVENT_PORT_ERR ? LOG_WARN : LOG_DEBUG, "rdma",
+		log_line(why || is_warning(type) ? LOG_WARN : LOG_DEBUG, "rdma",
 			 "verbs: %s reports: %s", q->device, ibv_event_type_str(type));
 	}
 	return q->failed;

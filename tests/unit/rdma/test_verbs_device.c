@@ -173,6 +173,7 @@ FRESH(event__of_another_user_s_queue_or_harmless__no_link_ends)
 		while (fake.async) /* rank 1 sees an event of rank 0's queue */
 			pair_poll_side(&pair, 1);
 	}
+	assert_non_null(strstr(logged, ibv_event_type_str(IBV_EVENT_CQ_ERR)));
 	x = share_two();
 	assert_int_equal(post(0, TRANSFER_PUT_NOTIFY, x.to_inbox, x.near, 0, 100, 1), 0);
 	assert_int_equal(pair_wait(&pair, 1, EVENT_IMM, 1), 0);
