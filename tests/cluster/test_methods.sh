@@ -11,7 +11,7 @@ for method in $methods; do
 	adamw | sgd | sgdm | muon)
 		"$train" --simulate 2 --method "$method" --limit 8000 >"$SCRATCH/refused.out" 2>&1 &&
 			fail "$method: sluice-train ran update=none"
-		says "$SCRATCH/refused.out" "update=none leaves the step to the job"
+		says "$SCRATCH/refused.out" "update=none leaves the step to the job" || fail "$method: no reason"
 		echo "| $method: refused, because sluice-train has no optimizer for a mean"
 		continue
 		;;
