@@ -182,6 +182,9 @@ static void say_messages(struct text *t, const struct recipe *recipe, const stru
 	if (l->n_fragments > 1)
 		say(t, "  one of %u fragments of the parameters is exchanged every %u steps\n",
 		    l->n_fragments, recipe_interval(recipe));
+	if (recipe->late)
+		say(t, "  an exchange is applied %u steps after its push, and hides behind them\n",
+		    recipe->late);
 	say(t,
 	    "  a worker sends one to each of %u shards in each exchange up, of at most %zu bytes\n"
 	    "  a shard publishes one in each exchange down, of at most %zu bytes\n",

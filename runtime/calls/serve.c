@@ -7,6 +7,7 @@
 #include "model/model.h"
 #include "job/collective.h"
 #include "job/progress_token.h"
+#include "worker/pull.h"
 #include "worker/push.h"
 #include <stdio.h>
 
@@ -89,11 +90,13 @@ void sluice_model_close(sluice_model **model_pointer)
 		return;
 	struct error_scope scope;
 	error_begin(&scope);
-	/* After a failure, this returns at once without waiting for any rank. */
+	/* After a failure, these calls return at once without waiting for any rank. A shard must
+	 * not publish to a rank that has closed. */
+	const int settled = pull_settle(model->worker);
 	int rc = collective_run_about(job, COLLECTIVE_CLOSE,
 				      (struct about){ model->id, step_pushed(model->worker) }, NULL,
 				      0, 0, NULL);
 	events_end(model);
 	model_free(model);
-	error_end(&scope, rc);
+	error_end(&scope, settled ? settled : rc);
 }

@@ -21,6 +21,7 @@
 #include "job/progress_token.h"
 #include "model/model.h"
 #include "worker/compressor_ops.h"
+#include "worker/pull.h"
 #include "worker/state.h"
 #include "worker/target.h"
 #include "worker/worker_setup.h"
@@ -198,7 +199,9 @@ static int save_in_rounds(struct meeting *m, const char *dir)
 static int save(sluice_model *model, const char *dir)
 {
 	struct meeting *m = NULL;
-	int rc = meeting_open(model, COLLECTIVE_CHECKPOINT, &m);
+	int rc = pull_settle(model->worker); /* with its exchange, a shard has its version */
+	if (!rc)
+		rc = meeting_open(model, COLLECTIVE_CHECKPOINT, &m);
 	if (!rc)
 		rc = save_in_rounds(m, dir);
 	if (!rc)
@@ -669,6 +672,8 @@ int sluice_state_save(sluice_model *model, void *state, size_t bytes, int flags)
 	if (!rc && flags & ~SLUICE_STATE_PART)
 		rc = fail(SLUICE_EINVAL, "sluice_state_save: there is no flag 0x%x",
 			  (unsigned)(flags & ~SLUICE_STATE_PART));
+	if (!rc)
+		rc = pull_settle(model->worker);
 	if (!rc)
 		rc = flags ? save_part(model, state, bytes) : save_state(model, state, bytes);
 	return error_end(&scope, rc);

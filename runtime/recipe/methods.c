@@ -119,6 +119,12 @@ const struct method methods[] = {
 	  "up=all,e3m0 down=all,e3m0 signal=drift memory=residual when=every(10) update=sgd "
 	  "rate=1",
 	  "every 10 steps 4 d bits up and down; worker +2 vectors, shard +1" },
+	{ "streaming-diloco",
+	  "Douillard et al., Streaming DiLoCo with Overlapping Communication, 2025; as diloco, in "
+	  "parts that hide behind later steps; 4 bits both ways, with error feedback",
+	  "up=all,e3m0 down=all,e3m0 signal=drift memory=residual "
+	  "when=every(30),fragments(3),late(5),mix(0.5) update=nesterov(0.9) rate=0.4",
+	  "every 10 steps 4 d/3 bits up and down; worker +2 vectors, shard +2" },
 	{ "muloco",
 	  "Therien et al., MuLoCo: Muon is a Practical Inner Optimizer for DiLoCo, 2025; the "
 	  "program's own optimizer is Muon; codes 2 bits by twomeans",

@@ -43,9 +43,11 @@
  *   nonfinite=  abort (default) | skip | zero | skip-all
  *   auto        a word alone, in place of up= and down=
  *   coding=     fast (default) | small, of positions
- *   when=       always (default) | every(H)[,fragments(P)] | lazy(WINDOW,WEIGHT[,LONGEST])
+ *   when=       always (default) | every(H)[,fragments(P)][,late(T)][,mix(M)]
+ *               | lazy(WINDOW,WEIGHT[,LONGEST])
  *               | lazy-server(WINDOW,WEIGHT[,LONGEST]) | async(TAU[,whole]). TAU >= 1; see lazy.h
- *               and shard_async.h. With drift, P divides H
+ *               and shard_async.h. Options of every are for
+ *               drift: P divides H, 1 <= T < H / P, 0 <= M < 1; see local.h
  *   seed=       N, 0 (default) to 2^32 - 1
  *   guard=      warn (default) | raise | none. warn and none change nothing that ranks must agree
  *               on or a checkpoint holds, and are not printed */
@@ -141,6 +143,8 @@ struct recipe {
 	uint32_t period; /* steps between two exchanges of a coordinate; 1 unless when=every */
 	/* every: parts of the parameters that are exchanged at different steps of a period. */
 	uint32_t fragments;
+	uint32_t late; /* every: steps from the push of an exchange to the pull that applies it */
+	float mix;     /* drift: share of a worker's own parameters in those after an exchange */
 	struct lazy_words lazy;
 	/* async: the largest number of updates between the parameters of a push and its arrival;
 	 * else 0. */

@@ -54,6 +54,8 @@ __extension__ typedef unsigned __int128 fact_set;
 	FACT(PERIOD, r->period > 1)                                                                \
 	FACT(LOCAL, r->when == WHEN_EVERY && !recipe_drifts(r))                                    \
 	FACT(FRAGMENTS, r->fragments > 1)                                                          \
+	FACT(LATE, r->late != 0)                                                                   \
+	FACT(MIX, r->mix > 0)                                                                      \
 	FACT(RATE_WORD, axis_given(d, AXIS_RATE))                                                  \
 	FACT(KEEP, r->keep > 0)                                                                    \
 	FACT(UP_ALL, up == SELECT_ALL)                                                             \
@@ -298,6 +300,9 @@ static const struct exclusion exclusions[] = {
 	  "exchanges, "
 	  "but fragments are exchanged at different steps; write topk(DENSITY), or leave fragments "
 	  "out" },
+	{ HAS(LATE) | HAS(MIX), SIGNALS & ~SIGNAL(DRIFT),
+	  "\"{when}\" brings the result of an exchange into the parameters of a program with its "
+	  "own optimizer: write signal=drift, or leave late and mix out" },
 	{ HAS(RATE_WORD), SIGNALS & ~SIGNAL(DRIFT),
 	  "\"{rate}\" is the outer rate of signal=drift; the rate of this recipe is that of "
 	  "sluice_set() and of the model's attribute lr" },
@@ -389,6 +394,8 @@ static const struct exclusion exclusions[] = {
 	{ HAS(RAISE), HAS(FRAGMENTS),
 	  NOT_RAISED("fragments", "they are exchanged at different steps, but all densities rise "
 				  "in the same one") },
+	{ HAS(RAISE), HAS(LATE),
+	  NOT_RAISED("late", "the densities would rise while an exchange is under way") },
 
 	{ HAS(UP_LEADER) | HAS(UP_SKETCH), HAS(DOWN_SELECTS),
 	  "\"{up}\" already agrees on the published coordinates, and \"{down}\" would select "

@@ -323,36 +323,57 @@ static int read_reset(const struct word *w, struct draft *d)
 
 /* ---- when -------------------------------------------------------------------- */
 
-/* Reads an option that follows every(STEPS). */
-static int read_every_option(const struct word *w, const struct item *item, struct recipe *r)
+static int read_mix(const struct word *w, const struct item *item, float *out)
+{
+	static const char rule[] = "mix(M) takes the share of a worker's own parameters in those "
+				   "that it has after an exchange, at least 0 and below 1";
+	int rc = read_number_of(w, item, "0.5", rule, out);
+
+	return rc ? rc : *out < 1 ? SLUICE_OK : refuse_number(w, item->argument, rule);
+}
+
+/* Reads an option that follows every(STEPS). *given: the options before it, as bits. */
+static int read_every_option(const struct word *w, const struct item *item, struct recipe *r,
+			     unsigned *given)
 {
 	static const char cuts[] = "fragments(P) takes the number of parts that are exchanged at "
 				   "different steps of a period, 1 to 1000000";
-	static const char divides[] = "the P fragments of fragments(P) are exchanged one after the "
-				      "other, at equal distances, so P must divide the number of "
-				      "steps of every(STEPS)";
+	static const char waits[] = "late(T) takes the number of steps that a worker makes while "
+				    "an exchange is under way, 1 to 1000000";
 	const int found = find_item(w, item);
-	int rc;
 
 	if (found < 0)
 		return found;
-	if (found != WORD_FRAGMENTS || r->fragments > 1)
+	if (found < WORD_FRAGMENTS || *given >> found & 1)
 		return fail(SLUICE_EINVAL,
 			    "recipe: \"%s\" is one value too many in \"%s\": when= %s", item->name,
 			    w->quote, w->axis->takes);
-	rc = read_steps(w, item, cuts, 1000000, &r->fragments);
-	if (!rc && r->period % r->fragments)
-		rc = refuse_number(w, item->argument, divides);
-	return rc;
+	*given |= 1u << found;
+	return found == WORD_FRAGMENTS ? read_steps(w, item, cuts, 1000000, &r->fragments) :
+	       found == WORD_LATE      ? read_steps(w, item, waits, 1000000, &r->late) :
+					 read_mix(w, item, &r->mix);
 }
 
 static int read_every(const struct word *w, const struct item *item, struct recipe *r)
 {
+	unsigned given = 0;
 	int rc = read_steps(w, item, "every(P) takes a number of steps, 1 to 1000000", 1000000,
 			    &r->period);
 
-	for (size_t i = 1; i < w->n_items && i < ITEMS_MAX && !rc; i++)
-		rc = read_every_option(w, &w->items[i], r);
+	for (size_t i = 1; i < w->n_items && !rc; i++)
+		rc = read_every_option(w, &w->items[i], r, &given);
+	if (!rc && r->period % r->fragments)
+		rc = fail(SLUICE_EINVAL,
+			  "recipe: \"%s\" is not possible: the fragments are exchanged one after "
+			  "the other, at equal distances, and %u does not divide %u steps",
+			  w->quote, r->fragments, r->period);
+	if (!rc && r->late >= recipe_interval(r))
+		rc = fail(SLUICE_EINVAL,
+			  "recipe: \"%s\" is not possible: the next exchange begins after %u "
+			  "step%s, before late(%u) has applied the one under way; write a longer "
+			  "period, or a number below %u",
+			  w->quote, recipe_interval(r), recipe_interval(r) == 1 ? "" : "s", r->late,
+			  recipe_interval(r));
 	return rc;
 }
 

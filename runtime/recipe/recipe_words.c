@@ -33,8 +33,8 @@ static const char *const update_words[] = {
 	"none",    "sgd",         "momentum", "nesterov", "ema",
 	"average", "accelerated", "adam",     "adamw",    "sign"
 };
-static const char *const when_words[] = { "always",      "every", "lazy",
-					  "lazy-server", "async", "fragments" };
+static const char *const when_words[] = { "always", "every",     "lazy", "lazy-server",
+					  "async",  "fragments", "late", "mix" };
 static const char *const none_word[] = { "none" };
 static const char *const nonfinite_words[] = { "abort", "skip", "zero", "skip-all" };
 static const char *const guard_words[] = { "warn", "raise", "none" };
@@ -74,10 +74,11 @@ const struct axis recipe_axes[AXES] = {
 	[AXIS_CODING] = { "coding", "takes fast or small", coding_words, 2 },
 	[AXIS_RESET] = { "reset", "takes a number of steps, or none", NULL, 0 },
 	[AXIS_WHEN] = { "when",
-			"takes always, every(STEPS), then fragments(P), "
+			"takes always, every(STEPS), then fragments(P), late(STEPS) and "
+			"mix(SHARE), "
 			"lazy(WINDOW,WEIGHT[,LONGEST]) or lazy-server(WINDOW,WEIGHT[,LONGEST]), "
 			"async(TAU) or async(TAU,whole)",
-			when_words, 6 },
+			when_words, 8 },
 	[AXIS_RATE] = { "rate", "takes the outer rate of signal=drift, above 0", NULL, 0 },
 	[AXIS_KEEP] = { "keep",
 			"takes the share of a worker's residual in its parameters, from 0 to 1",
@@ -366,6 +367,10 @@ static void print_when(struct writer *w, const struct recipe *r)
 		write_text(w, "(%u)", r->period);
 	if (r->fragments > 1)
 		write_text(w, ",fragments(%u)", r->fragments);
+	if (r->late)
+		write_text(w, ",late(%u)", r->late);
+	if (r->mix > 0)
+		write_text(w, ",mix(%s)", shortest(r->mix, 1, number));
 	if (r->when == WHEN_LAZY || r->when == WHEN_LAZY_SERVER)
 		write_text(w, "(%u,%s", r->lazy.window, shortest(r->lazy.weight, 1, number));
 	if (r->lazy.longest)

@@ -38,7 +38,7 @@ enum {
 	WORD_NOISE
 };                                                       /* follow those of enum signal_kind */
 enum { WORD_INSIDE = MEMORY_TWOSTEP + 1, WORD_OUTSIDE }; /* follow those of enum memory_kind */
-enum { WORD_FRAGMENTS = WHEN_ASYNC + 1 };                /* follows those of enum when_kind */
+enum { WORD_FRAGMENTS = WHEN_ASYNC + 1, WORD_LATE, WORD_MIX }; /* follow those of enum when_kind */
 /* The words of update=, nonfinite= and coding= are in the order of their enums. */
 
 struct axis {
@@ -55,8 +55,8 @@ extern const char *const placement_words[2]; /* by enum placement */
  * number. */
 const char *read_number(const char *text, double *out);
 
-/* No axis takes more than three items. A fourth is kept so that a message can name it. */
-enum { ITEMS_MAX = 4, QUOTE_BYTES = 84 };
+/* No axis takes more than four items. A fifth is kept so that a message can name it. */
+enum { ITEMS_MAX = 5, QUOTE_BYTES = 84 };
 
 struct item {
 	const char *name;

@@ -115,11 +115,11 @@ static inline int worker_lands(const struct worker *w)
 	return ops->lands && ops->lands(w);
 }
 
-/* Returns 1 if the step advances between calls of the application: a push on a device, or a pull in
- * ranges. */
+/* Returns 1 if the step advances between calls of the application: a push on a device, a pull in
+ * ranges, or an exchange that is applied late. */
 static inline int worker_goes_on(const struct worker *w)
 {
 	const struct compressor_ops *ops = w->ops;
-	return w->step.pull == PULL_BY_SHARD || (ops->works && ops->works(w));
+	return w->step.pull == PULL_BY_SHARD || w->step.behind || (ops->works && ops->works(w));
 }
 #endif

@@ -9,9 +9,13 @@
 #include "model/kept.h"
 #include "model/model.h"
 #include "worker/hooks.h"
+#include "worker/signal.h"
 #include "worker/state.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { CHUNK = 2048 };
 
 struct local {
 	float *base; /* the common model */
@@ -121,24 +125,44 @@ static struct fragment exchanged(const struct worker *w)
 	return worker_fragment(w);
 }
 
-int local_writes_part(const struct worker *w)
+int local_reads(const struct worker *w)
 {
-	return w->local && exchanged(w).count < w->layout->count;
+	return w->rules.recipe->mix > 0 || exchanged(w).count < w->layout->count;
+}
+
+/* x_r = M x_r + (1 - M) point, for n values of the point. A worker whose parameters are not finite
+ * continues from the point, unless the recipe ends the job. */
+static int mix(struct worker *w, const struct vector *params, uint64_t at, size_t n, float *point)
+{
+	const float share = w->rules.recipe->mix, rest = 1 - share;
+	float room[CHUNK];
+	const float *own = vector_read(params, at, n, room);
+	const size_t finite = first_nonfinite(own, n);
+
+	if (finite < n && w->rules.recipe->nonfinite == NONFINITE_ABORT)
+		return signal_nonfinite(w, 0, at + finite, 1, own[finite]);
+	for (size_t i = 0; i < n; i++)
+		point[i] = finite == n || isfinite(own[i]) ? share * own[i] + rest * point[i] :
+							     point[i];
+	return 0;
 }
 
 int local_pull(struct worker *w, const struct vector *params)
 {
-	enum { CHUNK = 2048 };
+	const int mixes = w->rules.recipe->mix > 0 && !w->step.left_out;
 	const struct local *local = w->local;
 	const struct fragment fragment = exchanged(w);
 	const uint64_t end = fragment.begin + fragment.count;
 	float value[CHUNK];
+	int rc;
 
 	for (uint64_t at = fragment.begin; at < end && local; at += CHUNK) {
 		const size_t n = end - at < CHUNK ? end - at : CHUNK;
 
 		if (!local->sum)
 			local_point(local, at, n, value);
+		if (mixes && (rc = mix(w, params, at, n, value)))
+			return rc;
 		for (size_t i = 0; local->sum && i < n; i++)
 			value[i] = local->base[at + i] - local->sum[at + i];
 		const size_t finite = first_nonfinite(value, n);
@@ -159,11 +183,18 @@ int local_can_save(const struct worker *w)
 	return recipe_drifts(w->rules.recipe) ? w->step.state == STEP_DONE : local_in_sync(w);
 }
 
+/* Returns 1 if all workers got the same value for each parameter in the last step. */
+static int got_the_same(const struct recipe *r, uint64_t done)
+{
+	if (!done)
+		return 1;
+	return !(r->keep > 0) && !(r->mix > 0) && r->fragments == 1 && done > r->late &&
+	       (done - r->late) % r->period == 0;
+}
+
 int local_in_sync(const struct worker *w)
 {
-	return w->step.state == STEP_DONE && w->step.done % w->rules.recipe->period == 0 &&
-	       (!w->step.done ||
-		(!(w->rules.recipe->keep > 0) && w->rules.recipe->fragments == 1)) &&
+	return w->step.state == STEP_DONE && got_the_same(w->rules.recipe, w->step.done) &&
 	       !selection_kinds[w->rules.recipe->up.select].contiguous &&
 	       (w->rules.recipe->when != WHEN_ASYNC || !w->step.done ||
 		schedule_before_anchor(w->rules.schedule, w->step.done));

@@ -75,6 +75,64 @@ static int pull_begun(struct worker *w)
 	return pull_ends(w);
 }
 
+/* ---- an exchange that is applied late --------------------------------------------
+ *
+ * The pull of the exchange's step only begins. The progress thread adds the publications to the
+ * common parameters, which nobody reads before pull_settle(), while the program makes late= steps.
+ * The pull of the last of them changes the worker's parameters. */
+
+static int go_behind(struct worker *w)
+{
+	step_pull(&w->step);
+	progress_take(w->job);
+	step_go_behind(&w->step, w->step.done + 1 + w->rules.recipe->late);
+	clients_stir(&w->job->clients, w->model.id);
+	step_advance(w);
+	progress_release(w->job);
+	return step_ends(w);
+}
+
+int pull_settle(struct worker *w)
+{
+	const enum step_state state = w->step.state;
+	int rc = 0;
+
+	if (!w->step.due)
+		return 0;
+	const struct lap lap = stopwatch_begin();
+	progress_take(w->job);
+	if (w->step.behind) {
+		step_become(&w->step, STEP_PUSHED); /* for step_in_vain() */
+		step_set_asked(&w->step, 1);
+		rc = progress_until(w->job, pull_done, worker_describe, w);
+		step_set_asked(&w->step, 0);
+		step_become(&w->step, state);
+	}
+	if (!rc)
+		step_arrive(&w->step);
+	progress_release(w->job);
+	stopwatch_end(w->model.stopwatch, TIME_WAIT, &lap);
+	return rc;
+}
+
+/* Ends a step between exchanges of drifts. */
+static int pull_idle(struct worker *w)
+{
+	int rc = 0;
+
+	step_pull(&w->step); /* flags travel with exchanges */
+	if (w->step.due != w->step.done + 1)
+		return step_ends(w);
+	rc = pull_settle(w);
+	if (rc)
+		return rc;
+	progress_take(w->job);
+	step_apply_late(&w->step);
+	progress_release(w->job);
+	rc = target_write_own(w);
+	return rc ? rc : pull_ends(w);
+}
+
 /* Ends a step in which no worker pushed. There is nothing to wait for, and a mean is zero. */
 static int pull_nothing(struct worker *w)
 {
@@ -91,15 +149,15 @@ static int pull_here(struct worker *w, int asks)
 {
 	if (w->step.skipped)
 		return pull_nothing(w);
-	if (w->local && local_idles(w)) {
-		step_pull(&w->step); /* flags travel with exchanges */
-		return step_ends(w);
-	}
+	if (w->local && local_idles(w))
+		return pull_idle(w);
 	int rc = await_device(w);
 	if (!rc && asks)
 		rc = async_ask(w);
 	if (!rc)
 		rc = target_begin(w);
+	if (!rc && w->rules.recipe->late)
+		return go_behind(w);
 	return rc ? rc : target_end(w, pull_begun(w));
 }
 
@@ -184,8 +242,10 @@ void step_advance(struct worker *w)
 	TOKEN_HELD(w->job);
 	if (w->ops->advance)
 		w->ops->advance(w);
-	if (w->step.pull == PULL_BY_SHARD && !w->job->failure.code)
-		worker_advance(w, w->rules.schedule->n_phases);
+	if (w->job->failure.code || !(w->step.pull == PULL_BY_SHARD || w->step.behind))
+		return;
+	if (worker_advance(w, w->rules.schedule->n_phases))
+		step_arrive(&w->step);
 }
 
 struct pulled_range {

@@ -21,6 +21,7 @@
 #include "worker/lazy.h"
 #include "worker/async.h"
 #include "worker/parts.h"
+#include "worker/pull.h"
 #include "worker/source.h"
 #include "worker/target.h"
 #include <math.h>
@@ -221,10 +222,22 @@ static int is_dense(const struct worker *w)
 			  w->step.rule.traits | worker_live_traits(w));
 }
 
+/* Counts a step between exchanges of drifts. An exchange under way is not disturbed. */
+static int push_idle(struct worker *w)
+{
+	const int rc = earlier_failure(w->job); /* which this step would not detect */
+
+	if (!rc)
+		step_become(&w->step, STEP_PUSHED);
+	return rc;
+}
+
 /* Makes a push. grad NULL: there is no gradient. before: the second gradient of a pair, or NULL. */
 static int push_here(struct worker *w, struct vector *grad, struct vector *before)
 {
-	const int stands = worker_stands(w) || (w->local && local_idles(w));
+	const int stands = worker_stands(w);
+	if (w->local && local_idles(w))
+		return push_idle(w);
 	int alone = worker_alone(w), rc = agree_to_skip(w, grad, before);
 	struct signal signal = { .addend = NULL };
 	if (rc)
@@ -549,6 +562,8 @@ int sluice_point(sluice_model *model, const float *params, float *point)
 		rc = argument_aligned(params, sizeof *params, "params", "sluice_point");
 	if (!rc)
 		rc = argument_aligned(point, sizeof *point, "point", "sluice_point");
+	if (!rc) /* the common parameters include an exchange under way */
+		rc = pull_settle(model->worker);
 	if (rc)
 		return rc;
 	struct vector *from = target_points(model->worker->into), *to = from + 1;
@@ -579,13 +594,15 @@ uint64_t step_pushed(const struct worker *w)
 /* An asynchronous step needs all workers only when they meet at an anchor. */
 uint64_t step_in_vain(const struct worker *w, uint64_t pushed)
 {
+	const uint64_t needed = w->step.due ? w->step.due - w->rules.recipe->late :
+					      w->step.done + 1;
+
 	if (!sluice_is_worker(w->job) || !w->step.asked ||
-	    (w->step.state != STEP_PUSHED && w->step.state != STEP_PULLING) ||
-	    w->step.done < pushed)
+	    (w->step.state != STEP_PUSHED && w->step.state != STEP_PULLING) || needed <= pushed)
 		return 0;
 	if (w->rules.recipe->when == WHEN_ASYNC &&
 	    !schedule_at_anchor(w->rules.schedule, w->step.number) &&
 	    !schedule_before_anchor(w->rules.schedule, w->step.number))
 		return 0;
-	return w->step.done + 1;
+	return needed;
 }

@@ -19,6 +19,9 @@ void step_restart(struct step *s, uint64_t number, uint32_t fragment, const stru
 	s->state = STEP_DONE;
 	s->skipped = 0;
 	s->phase = 0;
+	s->due = 0;
+	s->behind = 0;
+	s->arriving = 0;
 }
 
 void step_resume(struct step *s, uint64_t done)
@@ -102,7 +105,7 @@ void step_phase_ends(struct step *s)
 
 void step_shard_ends(struct step *s, unsigned raised)
 {
-	s->raised |= raised;
+	*(s->due ? &s->arriving : &s->raised) |= raised;
 	s->shards_done++;
 }
 
@@ -132,6 +135,31 @@ void step_complete(struct step *s)
 {
 	s->done++;
 	s->state = STEP_DONE;
+}
+
+/* ---- an exchange that is applied late ---------------------------------------- */
+
+void step_go_behind(struct step *s, uint64_t due)
+{
+	s->due = due;
+	s->behind = 1;
+	s->arriving = 0;
+}
+
+void step_arrive(struct step *s)
+{
+	s->behind = 0;
+}
+
+void step_apply_late(struct step *s)
+{
+	s->due = 0;
+	s->raised = s->arriving;
+}
+
+void step_resume_late(struct step *s, uint64_t due)
+{
+	s->due = due;
 }
 
 /* ---- flags and choices ------------------------------------------------------- */

@@ -39,6 +39,12 @@ struct step {
 	/* Flags of sluice_raise(): the flags that the next push sends, and the flags that the last
 	 * pull received. */
 	unsigned raise, raised;
+	/* The step whose pull applies the exchange under way (late=); 0: none is. behind: 1 while
+	 * the progress thread takes its publications, whose flags `arriving` collects. These
+	 * members change only with the token held. */
+	uint64_t due;
+	int behind;
+	unsigned arriving;
 	/* The choice (rulebook_step()) that all workers use, and the choice that the next push
 	 * proposes. They are equal unless this worker wants a change. */
 	unsigned chosen, proposed;
@@ -83,6 +89,15 @@ void step_pull(struct step *s);
 void step_end(struct step *s);
 /* Ends a step that counts, because the application has its result. */
 void step_complete(struct step *s);
+
+/* ---- an exchange that is applied late ---------------------------------------- */
+void step_go_behind(struct step *s, uint64_t due);
+/* Called when all its publications are taken. */
+void step_arrive(struct step *s);
+/* Called when it is applied. Its flags are then those of the last pull. */
+void step_apply_late(struct step *s);
+/* Called after step_restart(), if the exchange has arrived but is not applied. */
+void step_resume_late(struct step *s, uint64_t due);
 
 /* ---- flags and choices ------------------------------------------------------- */
 void step_raise(struct step *s, unsigned flags);

@@ -154,11 +154,13 @@ static int choose_place(struct worker *w, const char *function)
 {
 	struct target *t = w->into;
 	const int follows = recipe_averages(w->rules.recipe) && !vector_floats(t->vector);
+	const int never = looks_at_all(w->rules.plan);
 	int rc = 0;
 
-	if (!looks_at_all(w->rules.plan) && !follows)
+	if (!never && !follows)
 		rc = vector_there(t->vector, w->stream);
-	t->there = rc > 0;
+	if (!never) /* otherwise the progress thread may be reading it */
+		t->there = rc > 0;
 	return rc ? (rc < 0 ? rc : 0) : vector_stage(t->vector, w->stream, function);
 }
 
@@ -370,6 +372,16 @@ int target_begin(struct worker *w)
 	return rc;
 }
 
+int target_write_own(struct worker *w)
+{
+	const struct vector *v = w->into->vector;
+	int rc = local_reads(w) ? vector_fetch(v, "sluice_pull") : 0;
+
+	if (!rc)
+		rc = local_pull(w, v);
+	return rc ? rc : vector_send(v, "sluice_pull");
+}
+
 int target_end(struct worker *w, int rc)
 {
 	const struct target *t = w->into;
@@ -379,15 +391,11 @@ int target_end(struct worker *w, int rc)
 		return device_fail(t->ops, "sluice_pull");
 	if (rc || t->there)
 		return rc;
-	if (t->follow == FOLLOW_END && local_writes_part(w))
-		rc = vector_fetch(t->vector, "sluice_pull"); /* the other elements stay */
-	if (rc)
-		return rc;
 	if (t->follow == FOLLOW_END && w->local)
-		rc = local_pull(w, t->vector);
-	else if (t->follow == FOLLOW_END)
+		return target_write_own(w);
+	if (t->follow == FOLLOW_END)
 		vector_write(t->vector, 0, t->flat, w->layout->count);
-	return rc ? rc : vector_send(t->vector, "sluice_pull");
+	return vector_send(t->vector, "sluice_pull");
 }
 
 float *target_flat(const struct target *t)

@@ -43,6 +43,9 @@ int target_begin(struct worker *w);
 /* Called when the pull of all parameters has ended with rc. Returns rc, or this function's own
  * error. */
 int target_end(struct worker *w, int rc);
+/* Writes the parameters of a worker that trains by itself to the recorded vector, at the
+ * coordinates of its last exchange. */
+int target_write_own(struct worker *w);
 /* For sluice_point(): records params as the parameters of the previous step. */
 void target_remember(struct worker *w, const float *params);
 /* For sluice_point(): returns two vectors, for params and point, which keep their staging

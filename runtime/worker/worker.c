@@ -426,7 +426,7 @@ static int take_deltas(struct worker *w)
 	const struct fragment fragment = worker_fragment(w);
 	const uint64_t publication = worker_wanted(w);
 
-	if (!w->step.asked)
+	if (!w->step.asked && !w->step.behind)
 		return 0; /* the application has not called pull yet */
 	/* READs travel while publications are added. */
 	if (!lanes_read(w->lanes, publication))

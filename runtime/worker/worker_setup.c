@@ -181,6 +181,8 @@ void worker_restart(struct worker *w, uint64_t steps)
 	const struct step_rule next = rulebook_step(&w->rules, w->rules.first_step + 1, 0);
 	step_restart(&w->step, exchanges ? last / recipe->fragments + 1 : 0,
 		     (uint32_t)(last % recipe->fragments), &next);
+	if (exchanges && steps % recipe_interval(recipe) < recipe->late)
+		step_resume_late(&w->step, exchanges * recipe_interval(recipe) + recipe->late);
 	memset(w->model.worth->least, 0, sizeof w->model.worth->least);
 	hooks_restart(w);
 	worker_renewed(w);

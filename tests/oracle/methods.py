@@ -268,13 +268,13 @@ class Coded(Sparse):
 
 
 class Drift(Sparse):
-    """signal=drift when=every(H),fragments(P): the program runs SGD and pushes its parameters. All fragments have the
-    same number of shards. down_code: of values with down=all."""
+    """signal=drift when=every(H),fragments(P),late(T),mix(M): the program runs SGD and pushes its parameters. All fragments
+    have the same number of shards. down_code: of values with down=all."""
 
-    def __init__(self, x, workers, shards, every=1, fragments=1, decay=1.0, keep=0.0, rate=1.0,
-                 down_code=None, **rest):
+    def __init__(self, x, workers, shards, every=1, fragments=1, late=0, mix=0.0, decay=1.0, keep=0.0,
+                 rate=1.0, down_code=None, **rest):
         super().__init__(x, workers, shards, inside=False, **rest)
-        self.down_code = down_code
+        self.late, self.mix, self.down_code = late, f32(mix), down_code
         self.decay, self.keep, self.rate = f32(decay), f32(keep), f32(rate)
         self.distance = every // fragments
         self.own = [x.copy() for _ in range(workers)]
@@ -310,14 +310,25 @@ class Drift(Sparse):
             p = coded(self.down_code, e) if self.down_code else only(e, top(e, count(self.down, len(e))))
             self.epsilon[shard] = e - p
             self.x[shard] = self.x[shard] + p
+
+    def apply(self, shards):
+        part = slice(shards[0].start, shards[-1].stop)
         for i, own in enumerate(self.own):
-            own[part] = self.point(i)[part]
+            point = self.point(i)[part]
+            own[part] = self.mix * own[part] + (f32(1) - self.mix) * point if self.mix else point
+
+    def fragment(self, step):
+        """The fragment of the exchange that is pushed in this step, if there is one."""
+        if step > 0 and step % self.distance == 0:
+            return self.fragments[(step // self.distance - 1) % len(self.fragments)]
 
     def step(self, gradients, lr):
         self.own = [own - lr * g for own, g in zip(self.own, gradients)]
         self.t += 1
-        if self.t % self.distance == 0:
-            self.exchange(*self.fragments[(self.t // self.distance - 1) % len(self.fragments)])
+        if pushed := self.fragment(self.t):
+            self.exchange(*pushed)
+        if pulled := self.fragment(self.t - self.late):
+            self.apply(pulled[0])
 
 
 class Threshold(Sparse):
@@ -473,6 +484,18 @@ def recipes():
            partial(Drift, up=1, down=1, up_code=e3m0, down_code=e3m0, every=3))
     yield ("muloco signal=drift when=every(4)",
            partial(Drift, up=1, up_code=twomeans, every=4, update="nesterov", m=0.9, rate=0.7))
+    for late, mix in (0, 0.5), (1, 0), (2, 0.3), (3, 0.5):
+        options = (f",late({late})" if late else "") + (f",mix({mix})" if mix else "")
+        yield (f"up=all down=all signal=drift memory=none update=nesterov(0.9) "
+               f"when=every(4){options} rate=0.4",
+               partial(Drift, up=1, every=4, late=late, mix=mix, update="nesterov", m=0.9,
+                       rate=0.4))
+    for late, mix in (0, 0.5), (1, 0), (1, 0.9), (2, 0.5):
+        options = (f",late({late})" if late else "") + (f",mix({mix})" if mix else "")
+        yield ("up=topk(0.1) down=topk(0.15) signal=drift memory=residual(decay=0.9) "
+               f"update=sgd when=every(6),fragments(2){options} rate=0.7 keep=0.6",
+               partial(Drift, up=0.1, down=0.15, every=6, fragments=2, late=late, mix=mix,
+                       decay=0.9, rate=0.7, keep=0.6))
     for longest in None, 2:
         arguments = "5,0.2" if longest is None else f"5,0.2,{longest}"
         yield (f"up=all down=all signal=innovation memory=none when=lazy({arguments})",

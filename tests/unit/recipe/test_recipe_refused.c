@@ -389,8 +389,8 @@ TEST(recipe_parse__fragments_that_do_not_fit__are_refused)
 {
 	expect_refused(
 		"signal=drift when=every(30),fragments(4)",
-		"\"4\" in \"when=every(30),fragments(4)\"|P must divide the number of steps");
-	expect_refused("signal=drift when=every(30),fragments(60)", "P must divide");
+		"\"when=every(30),fragments(4)\" is not possible|4 does not divide 30 steps");
+	expect_refused("signal=drift when=every(30),fragments(60)", "60 does not divide 30");
 	expect_refused("signal=drift when=every(30),fragments(0)", "\"0\"|the number of parts");
 	expect_refused("signal=drift when=every(30),fragments", "the number of parts");
 	expect_refused("signal=drift when=every(30),fragments(3),fragments(3)", "too many");
@@ -403,6 +403,24 @@ TEST(recipe_parse__fragments_that_do_not_fit__are_refused)
 	expect_refused("up=global(0.1) signal=drift when=every(4),fragments(2)", "with global");
 	expect_refused("up=topk(0.1) signal=drift when=every(4),fragments(2) guard=raise",
 		       "guard=raise with fragments|guard=warn");
+	expect_refused("signal=drift when=every(30),late(30)",
+		       "\"when=every(30),late(30)\"|begins after 30 steps|a number below 30");
+	expect_refused("signal=drift when=every(30),late(10),fragments(3)", "a number below 10");
+	expect_refused("signal=drift when=every(1),late(1)", "begins after 1 step,|below 1");
+	expect_refused("signal=drift when=every(30),late(0)", "\"0\"|late(T) takes");
+	expect_refused("signal=drift when=every(30),late", "late(T) takes the number of steps");
+	expect_refused("signal=drift when=every(30),mix(1)", "\"1\"|at least 0 and below 1");
+	expect_refused("signal=drift when=every(30),mix(-1)", "\"-1\"|at least 0 and below 1");
+	expect_refused("signal=drift when=every(30),mix", "mix lacks its number|mix(0.5)");
+	expect_refused("signal=drift when=every(30),late(1),mix(0),mix(0)", "too many");
+	expect_refused("signal=drift when=every(30),fragments(2),late(1),mix(0),late(1)",
+		       "too many");
+	expect_refused("signal=drift when=late(3)", "write when=every(STEPS),late(3)");
+	expect_refused("up=topk(0.1) when=every(30),late(3)", "write signal=drift, or leave late");
+	expect_refused("up=topk(0.1) when=every(30),mix(0.5)", "write signal=drift, or leave late");
+	expect_refused("up=topk(0.1) signal=drift when=every(4),late(2) guard=raise",
+		       "guard=raise with late|guard=warn");
+	parsed("signal=drift when=every(30),fragments(3),late(9),mix(0)");
 	parsed("signal=drift when=every(30),fragments(30)");
 	parsed("up=topk(0.1) when=every(30),fragments(1)");
 }

@@ -33,7 +33,7 @@ run() {
 digest() { sed -n 's/.*digest=\([0-9a-f]*\).*/\1/p'; }
 
 for recipe in "diloco when=every(7)" "sparseloco when=every(3) keep=0.5" \
-	"sparseloco-down when=every(50)"; do
+	"sparseloco-down when=every(50)" "streaming-diloco when=every(12),fragments(3),late(3),mix(0.5)"; do
 	whole=$(run 3 --recipe "$recipe" | digest)
 	rm -rf "$tmp/saved"
 	run 1 --recipe "$recipe" --checkpoint "$tmp/saved" >/dev/null || wrong "$recipe: epoch 1"
@@ -59,5 +59,6 @@ refused '--inner takes sgd or adamw, not "adam"' --recipe diloco --inner adam
 refused '--inner needs a recipe whose workers train by themselves' --recipe up=all --inner sgd
 refused 'has moments that no checkpoint holds' --recipe diloco --inner adamw --checkpoint "$tmp/other"
 refused 'every(P) takes a number of steps, 1 to 1000000' --recipe 'diloco when=every(0)'
+refused 'late(4) has applied the one under way' --recipe 'streaming-diloco when=every(12),fragments(3),late(4)'
 refused 'rank 1 (node simulated) pushed at step 5 are NaN' --recipe 'diloco when=every(5)' --nan 1:5
 exit $failed

@@ -385,6 +385,9 @@ TEST(push_and_pull__gpu_memory_gives_the_bits_of_host_memory)
 		{ .recipe = "up=topk(0.1) down=topk(0.2) signal=drift when=every(3),fragments(3) "
 			    "keep=0.5",
 		  .on_host = 1 },
+		{ .recipe = "up=all down=all signal=drift when=every(2),late(1),mix(0.3) "
+			    "update=nesterov(0.9) rate=0.4",
+		  .on_host = 1 },
 		{ .recipe = NULL },
 	};
 	run_in_job(RANKS, train_all, shapes);

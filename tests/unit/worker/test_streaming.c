@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * when=every(H),fragments(P): the parameters are exchanged part by part, each at its own step of a
- * period. Nothing else of the vector is read, sent or written in that step, and nothing of a drift
- * is lost. tests/oracle compares the values with numpy. */
+ * when=every(H),fragments(P),late(T),mix(M): the parameters are exchanged part by part, each at its
+ * own step of a period. Nothing else of the vector is read, sent or written in that step, and
+ * nothing of a drift is lost. An exchange is under way during T steps, and when it arrives changes
+ * nothing. tests/oracle compares the values with numpy. */
 #include "worker/local.h"
 #include "base/bytes.h"
 #include "sent.h"
 #include "thinned.h"
 #include "cases.h"
 #include <math.h>
+#include <stdatomic.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 enum { N = 601, PERIOD = 6, PARTS = 3, DISTANCE = PERIOD / PARTS, SHARDS = 2 * PARTS };
 #define STREAMS "signal=drift when=every(6),fragments(3) dense=none "
@@ -29,15 +33,28 @@ static sluice_model *open_model(sluice_job *job, float *params, const char *reci
 	return OPEN(job, params, .count = N, .shards = SHARDS, .recipe = recipe);
 }
 
-/* The fragment that is exchanged in this step, or -1: the shards two by two, in order. */
+/* The fragment that is pushed in this step, or -1: one after the other, at equal distances. */
+static int pushed_in(uint64_t step, int parts)
+{
+	const uint64_t distance = (uint64_t)(PERIOD / parts);
+
+	return !step || step % distance ? -1 : (int)((step / distance - 1) % (uint64_t)parts);
+}
+
 static int fragment_of(uint64_t step)
 {
-	return step % DISTANCE ? -1 : (int)((step / DISTANCE - 1) % PARTS);
+	return pushed_in(step, PARTS);
+}
+
+/* The shards in order, equally many in each fragment. */
+static int begin_among(int fragment, int parts)
+{
+	return N * (fragment * (SHARDS / parts)) / SHARDS;
 }
 
 static int begin_of(int fragment)
 {
-	return N * 2 * fragment / SHARDS;
+	return begin_among(fragment, PARTS);
 }
 
 /* ---- conservation ------------------------------------------------------------ */
@@ -53,6 +70,7 @@ struct account {
 static void enter(struct account *a, const sluice_model *model, const float *pushed,
 		  const float *before, int fragment)
 {
+	const int parts = (int)model->recipe.fragments;
 	const float decay = model->recipe.memory_decay;
 	const float *residual = worker_residual(model->worker);
 	float sent[N];
@@ -62,7 +80,7 @@ static void enter(struct account *a, const sluice_model *model, const float *pus
 		const float drift = a->given[i] - pushed[i];
 		const float sum = decay * before[i] + drift;
 
-		if (i < begin_of(fragment) || i >= begin_of(fragment + 1)) {
+		if (i < begin_among(fragment, parts) || i >= begin_among(fragment + 1, parts)) {
 			CHECK(float_bits(residual[i]) == float_bits(before[i]));
 			continue;
 		}
@@ -79,14 +97,18 @@ static void balance(sluice_job *job, int rank, void *argument)
 	static struct account a;
 	float params[N], common[N], before[N], held[N];
 	sluice_model *model = open_model(job, params, argument);
-	const float keep = model->recipe.keep;
+	const int parts = (int)model->recipe.fragments;
+	const float keep = model->recipe.keep, mix = model->recipe.mix, rest = 1 - mix;
 	const uint64_t steps = under_valgrind() ? 3 * PERIOD : 50 * PERIOD;
 
 	memset(&a, 0, sizeof(a));
 	memcpy(a.given, params, sizeof(params));
 	for (uint64_t step = 1; step <= steps; step++) {
 		const float *residual = worker_residual(model->worker);
-		const int fragment = fragment_of(step);
+		const int fragment = pushed_in(step, parts);
+		const int pulled = step < model->recipe.late ?
+					   -1 :
+					   pushed_in(step - model->recipe.late, parts);
 
 		step_alone(params, rank, step);
 		memcpy(held, params, sizeof(held));
@@ -98,17 +120,22 @@ static void balance(sluice_job *job, int rank, void *argument)
 			CHECK(!memcmp(before, residual, sizeof(before)));
 		CHECK_OK(sluice_pull(model, params));
 		CHECK(!step_of(model).in_sync);
+		if (pulled < 0) {
+			CHECK(!memcmp(params, held, sizeof(held)));
+			continue;
+		}
 		CHECK_OK(sluice_point(model, params, common));
 		check_same(job, common, sizeof(common));
-		for (int i = 0; i < N; i++)
-			if (fragment < 0 || i < begin_of(fragment) || i >= begin_of(fragment + 1))
+		for (int i = 0; i < N; i++) {
+			const float point = keep > 0 ? common[i] - keep * residual[i] : common[i];
+
+			if (i < begin_among(pulled, parts) || i >= begin_among(pulled + 1, parts)) {
 				CHECK(float_bits(params[i]) == float_bits(held[i]));
-			else
-				CHECK(params[i] ==
-				      (keep > 0 ? common[i] - keep * residual[i] : common[i]));
-		for (int i = 0; i < N && fragment >= 0; i++)
-			if (i >= begin_of(fragment) && i < begin_of(fragment + 1))
-				a.given[i] = params[i];
+				continue;
+			}
+			CHECK(params[i] == (mix > 0 ? mix * held[i] + rest * point : point));
+			a.given[i] = point;
+		}
 	}
 	sluice_model_close(&model);
 }
@@ -123,6 +150,180 @@ TEST(train__fragments__no_drift_is_lost_and_the_common_parameters_are_the_same)
 	run_in_job(2, balance, "up=randk(0.1) down=randk(0.2) " STREAMS "memory=residual");
 	run_in_job(1, balance,
 		   "up=gaussiank(0.1) down=all,f16 " STREAMS "memory=residual(decay=0.9)");
+}
+
+TEST(train__late_and_mixed__no_drift_is_lost_and_the_common_parameters_are_the_same)
+{
+	run_in_job(2, balance,
+		   "up=topk(0.1) down=topk(0.2) signal=drift when=every(6),fragments(2),late(2) "
+		   "dense=none");
+	run_in_job(3, balance,
+		   "up=topk(0.1) down=all signal=drift when=every(6),fragments(2),late(1),mix(0.5) "
+		   "dense=none memory=residual(decay=0.9) keep=0.3");
+	run_in_job(2, balance,
+		   "up=all,e3m0 down=all,e3m0 signal=drift when=every(6),late(5),mix(0.25) "
+		   "memory=residual update=nesterov(0.9) rate=0.4");
+	run_in_job(1, balance, "up=topk(0.1) down=all signal=drift when=every(6),mix(0.5)");
+}
+
+/* ---- an exchange under way ------------------------------------------------------- */
+
+/* Rank 1 pushes only after rank 0 has made all steps before the one in which the exchange is
+ * applied. If any of them waited for the exchange, both would wait for ever. */
+static void overlap(sluice_job *job, int rank, void *argument)
+{
+	enum { LATE = 2, HALF = PERIOD / 2, LAST = 4 * PERIOD };
+	_Atomic uint64_t *done = argument;
+	float params[N], held[N];
+	sluice_model *model = open_model(job, params,
+					 "up=all down=all signal=drift memory=none "
+					 "when=every(6),fragments(2),late(2)");
+
+	for (uint64_t step = 1; step <= LAST; step++) {
+		const uint64_t since = step % HALF;
+
+		step_alone(params, rank, step);
+		while (rank && !since && atomic_load(done) < step + LATE - 1 &&
+		       atomic_load(done) < LAST)
+			usleep(100);
+		memcpy(held, params, sizeof(held));
+		CHECK_STEP(model, params, params);
+		CHECK(!memcmp(params, held, sizeof(held)) == (since != LATE || step < HALF));
+		if (!rank)
+			atomic_store(done, step);
+	}
+	sluice_model_close(&model);
+}
+
+TEST(pull__before_an_exchange_is_due__does_not_wait_for_it)
+{
+	_Atomic uint64_t *done = shared_memory(sizeof(*done)); /* steps of rank 0 */
+
+	run_in_job(2, overlap, done);
+	munmap(done, sizeof(*done));
+}
+
+/* With the same calls, waits at any place change no bit: the program and the publications race in
+ * every way that these delays bring about. */
+static void dawdle(sluice_job *job, int rank, void *argument)
+{
+	static const char recipe[] = "up=topk(0.2) down=all,e3m0 keep=0.5 dense=none "
+				     "signal=drift when=every(6),fragments(2),late(2),mix(0.5)";
+	float params[N], common[N], first[N], first_common[N];
+
+	for (int way = 0; way < 6; way++) {
+		sluice_model *model = open_model(job, params, recipe);
+
+		for (uint64_t step = 1; step <= 3 * PERIOD; step++) {
+			step_alone(params, rank, step);
+			if (way == 1 && rank)
+				usleep(500);
+			if (way == 2)
+				usleep((unsigned)(rank ? step % 3 : step % 4) * 400);
+			CHECK_OK(sluice_push(model, params));
+			if (way == 3 && step % 2 == (uint64_t)rank)
+				usleep(700);
+			CHECK_OK(sluice_pull(model, params));
+			if (way == 4)
+				CHECK_OK(sluice_point(model, params, common));
+			if (way == 5 && step % 2)
+				CHECK_OK(sluice_barrier(job));
+		}
+		CHECK_OK(sluice_point(model, params, common));
+		check_same(job, common, sizeof(common));
+		if (!way) {
+			memcpy(first, params, sizeof(first));
+			memcpy(first_common, common, sizeof(first_common));
+		}
+		CHECK(!memcmp(first, params, sizeof(first)));
+		CHECK(!memcmp(first_common, common, sizeof(first_common)));
+		sluice_model_close(&model);
+	}
+}
+
+TEST(train__late_in_any_timing__gives_the_same_bits)
+{
+	run_in_job(2, dawdle, NULL);
+}
+
+/* All parameters are equal where the exchange has been applied, without mix= and keep=. The flags
+ * of the exchange come with it. */
+TEST_IN_JOB(pull__late__brings_equal_parameters_and_flags_when_it_is_due, 2)
+{
+	float params[N];
+	sluice_model *model = open_model(job, params,
+					 "up=all down=all signal=drift when=every(6),late(2)");
+
+	CHECK(step_of(model).in_sync);
+	for (uint64_t step = 1; step <= 3 * PERIOD + 2; step++) {
+		const int due = step > PERIOD && step % PERIOD == 2;
+
+		step_alone(params, rank, step);
+		CHECK_OK(sluice_push(model, params));
+		if (rank)
+			sluice_raise(model, 1u << step % PERIOD);
+		CHECK_OK(sluice_pull(model, params));
+		CHECK(step_of(model).in_sync == due);
+		if (due) {
+			check_same(job, params, sizeof(params));
+			/* those that were raised before the push, since the push before */
+			CHECK(step_of(model).raised ==
+			      (step > 2 * PERIOD ? (1 << PERIOD) - 1u : (1 << PERIOD) - 2u));
+		} else {
+			CHECK(!step_of(model).raised);
+		}
+	}
+	sluice_model_close(&model);
+}
+
+/* The worker that left early has pushed what the others wait for only if its last exchange was
+ * theirs. */
+TEST_IN_JOB(close__by_a_worker_with_fewer_steps__fails_only_what_needs_its_push, 2)
+{
+	float params[N], common[N];
+	sluice_model *model = open_model(job, params,
+					 "up=all down=all signal=drift when=every(6),late(2)");
+
+	log_capture();
+	for (uint64_t step = 1; step <= (rank ? PERIOD : 2 * PERIOD - 1); step++)
+		CHECK_STEP(model, params, params);
+	if (!rank) {
+		CHECK_OK(sluice_push(model, params));
+		CHECK_OK(sluice_pull(model, params));
+		CHECK(sluice_point(model, params, common) == SLUICE_EPEER);
+		CHECK(error_says("closed model 0 after 6 steps", "waits for step 12"));
+	}
+	sluice_model_close(&model);
+}
+
+/* ---- what is not finite, mixed ---- */
+
+TEST_IN_JOB(pull__own_parameters_that_became_nan_meanwhile__end_the_job_or_are_replaced, 1)
+{
+	static const char *const recipes[] = {
+		"up=all down=all signal=drift when=every(4),late(2),mix(0.5)",
+		"up=all down=all signal=drift when=every(4),late(2),mix(0.5) nonfinite=skip"
+	};
+	float params[N], common[N];
+
+	log_capture();
+	for (int way = 1; way >= 0; way--) {
+		sluice_model *model = open_model(job, params, recipes[way]);
+
+		for (uint64_t step = 1; step <= 5; step++)
+			CHECK_STEP(model, params, params);
+		params[3] = NAN;
+		CHECK_OK(sluice_push(model, params));
+		if (way) {
+			CHECK_OK(sluice_pull(model, params));
+			CHECK_OK(sluice_point(model, params, common));
+			CHECK(params[3] == common[3]);
+		} else {
+			CHECK(sluice_pull(model, params) == SLUICE_ENUMERIC);
+			CHECK(error_says("pushed at step 6 are NaN at index 3", "nonfinite=skip"));
+		}
+		sluice_model_close(&model);
+	}
 }
 
 /* ---- bytes --------------------------------------------------------------------- */
@@ -323,4 +524,10 @@ TEST(state__at_each_step_of_a_period__goes_on_with_the_same_bits)
 	run_in_job(2, resume, SPARSE "keep=0.5");
 	run_in_job(1, resume,
 		   "up=all,e3m0 down=all,e3m0 update=nesterov(0.9) memory=residual " STREAMS);
+	run_in_job(2, resume,
+		   "up=topk(0.1) down=topk(0.2) keep=0.5 dense=none "
+		   "signal=drift when=every(6),fragments(2),late(2),mix(0.5)");
+	run_in_job(2, resume,
+		   "up=all,e3m0 down=all,e3m0 update=nesterov(0.9) memory=residual rate=0.4 "
+		   "signal=drift when=every(6),late(4)");
 }
