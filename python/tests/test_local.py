@@ -233,6 +233,21 @@ def fragments(job):
     local.close()
 
 
+def late(job):
+    """An exchange comes three steps after its push, without mix() with the same parameters on all ranks."""
+    model = network(job.rank)
+    local, due = LocalSteps(model, sgd(model), "diloco when=every(4),late(3) rate=0.4", job=job), []
+    for step in range(12):
+        local.zero_grad()
+        cross_entropy(model(rows(step, job.rank)[0]), rows(step, job.rank)[1]).backward()
+        local.optimizers[0].step()
+        due.append(local.advance())
+        assert due[-1] == local.in_sync == same_on_all(job, own_bytes(model)), step
+    assert due == 6 * [False] + [True] + 3 * [False] + [True, False]
+    local.verify()
+    local.close()
+
+
 def storages():
     gc.collect()
     return {t.storage().data_ptr() for t in gc.get_objects() if type(t) in (torch.Tensor, nn.Parameter)}
@@ -282,7 +297,8 @@ def resumed(job, folder):
         return (digest, own), saved
 
     for make, recipe in ((adamw, KEEPS), (muon, KEEPS), (muon, "diloco when=every(5)"),
-                         (adamw, "local4 when=every(6),fragments(2)")):
+                         (adamw, "local4 when=every(6),fragments(2)"),
+                         (adamw, "streaming-diloco when=every(6),fragments(2),late(2),mix(0.5)")):
         whole, _ = part(make, recipe, range(18))
         for middle in 2, 5, 12:
             _, saved = part(make, recipe, range(middle), save=True)
@@ -448,7 +464,7 @@ def rank_nan(job, _):
 
 
 def rank_all(job, folder):
-    for check in (any_optimizer, step_of_the_script, common_point, fragments, no_second_copy, moved, frozen_and_buffers, transposed,
+    for check in (any_optimizer, step_of_the_script, common_point, fragments, late, no_second_copy, moved, frozen_and_buffers, transposed,
                   nan_and_skip, refusals):
         print(check.__name__, flush=True)
         check(job)

@@ -96,8 +96,9 @@ class LocalSteps:
                                    stream=stream)
         self._pieces = self.model._pieces
         self._addresses = self._where()
-        words = dict(re.findall(r"(every|fragments)\((\d+)", whole.get("when") or ""))
+        words = dict(re.findall(r"(every|fragments|late)\((\d+)", whole.get("when") or ""))
         self.distance = int(words.get("every", 1)) // int(words.get("fragments", 1))  # of two exchanges, in steps
+        self.late = int(words.get("late", 0))  # steps from the push of an exchange to the pull that applies it
         self._skips, self._bad = whole.get("nonfinite") == "skip", 0
         lasting = model.state_dict().keys()
         found = [(name, b) for name, b in model.named_buffers() if name in lasting]
@@ -201,13 +202,14 @@ class LocalSteps:
     @torch.no_grad()
     def advance(self) -> bool:
         """Counts a step that the script has made itself, for example by GradScaler.step(), and makes the exchange if
-        it is due. Returns whether it was."""
+        it is due. Returns whether the parameters have those of an exchange: with late(T), T steps after it began."""
         self._outside("advance()")
         self.layout.check_known(self._stepped())
         self._settle()
         self.model.push(self._pieces)
         self.model.pull(self._pieces)
-        if self.model.step % self.distance:
+        since_first = self.model.step - self.late - self.distance
+        if since_first < 0 or since_first % self.distance:
             return False
         if self._skips:
             self._recover()
@@ -252,7 +254,7 @@ class LocalSteps:
     @property
     def in_sync(self) -> bool:
         """Whether the parameters are the common ones now: inside of common(), and after an exchange unless the recipe has
-        keep= or fragments()."""
+        keep=, fragments() or mix()."""
         return self._inside or self.model.in_sync
 
     @contextlib.contextmanager
