@@ -1,13 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Trains a small GPT on four simulated ranks with AdamW, at the shards or at the workers.
+"""Trains a small GPT on four simulated ranks with AdamW, at the shards or at the workers, or with local steps.
 
     python/bench/simulated_gpt.py TEXT "up=topk(0.04),uniform(4) down=topk(0.04),uniform(4) update=adamw(0.2,0.99,1e-8,0.1)"
     python/bench/simulated_gpt.py TEXT "up=topk(0.04),uniform(4) down=topk(0.04),uniform(4) update=none"
+    python/bench/simulated_gpt.py TEXT local4 --inner muon --betas 0.7 0.99
 
-With update=none, the workers pull the mean and make the step of AdamW with --betas and --decay. TEXT is a text file,
-which may be compressed by gzip. Its last tenth is used for validation. Prints a line of JSON with the loss, and the
-factor by which the ranks pushed and pulled fewer bytes than a dense job. Bytes for a rank's own shards are included.
+With update=none, the workers pull the mean and make the step of AdamW with --betas and --decay. With signal=drift, each
+worker has its own AdamW. With --inner muon, Muon replaces AdamW for the matrices of the blocks. TEXT is a text file, which
+may be compressed by gzip. Its last tenth is used for validation. Prints a line of JSON with the loss, and the factor by
+which the ranks pushed and pulled fewer bytes than a dense job. Bytes for a rank's own shards are included. With
+signal=drift, the loss is that of the common parameters. If keep= is above 0, "own" is the loss of rank 0's parameters, and
+"loss_of_the_mean" that of the mean of all ranks.
 """
 import argparse
 import ctypes
@@ -20,10 +24,11 @@ from torch.nn.functional import cross_entropy, embedding, gelu, layer_norm
 
 from sluice._abi import CONSTANTS, sluice_model_stats
 from sluice._library import check, lib
-from sluice.recipe import attributes
+from sluice.recipe import Recipe, attributes
 
 LENGTH, WORKERS, ROWS, WIDTH, LAYERS, HEADS = 64, 4, 4, 96, 2, 4
 CLIP, WARMUP, LOWEST = 1.0, 50, 0.1  # largest norm of a worker's gradient; steps; final share of the rate
+MOMENTUM = 0.95  # of Muon
 RANK_MAIN = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
 
 
@@ -88,6 +93,42 @@ class Net:
         return self.grads.mul_((CLIP / (self.grads.norm(dim=1, keepdim=True) + 1e-6)).clamp(max=1))
 
 
+def orthogonal(z):
+    """z: matrices of the same shape."""
+    tall = z.shape[1] > z.shape[2]
+    x = z.transpose(1, 2) if tall else z
+    x = x / (x.norm(dim=(1, 2), keepdim=True) + 1e-7)
+    for _ in range(5):
+        a = x @ x.transpose(1, 2)
+        x = 3.4445 * x + (-4.775 * a + 2.0315 * a @ a) @ x
+    return x.transpose(1, 2) if tall else x
+
+
+class Inner:
+    """AdamW, and with muon=True Muon for the matrices of the blocks. Each row of params has its own state."""
+
+    def __init__(self, params, shapes, args):
+        self.params, self.shapes, self.betas, self.decay, self.done = params, shapes, args.betas, args.decay, 0
+        self.m, self.v = torch.zeros_like(params), torch.zeros_like(params)
+        self.mu = torch.zeros_like(params) if args.inner == "muon" else None
+
+    def step(self, grads, lr):
+        (b1, b2), self.done = self.betas, self.done + 1
+        self.m.lerp_(grads, 1 - b1)
+        self.v.mul_(b2).addcmul_(grads, grads, value=1 - b2)
+        change = self.m / (1 - b1 ** self.done) / ((self.v / (1 - b2 ** self.done)).sqrt() + 1e-8)
+        if self.mu is not None:
+            self.mu.mul_(MOMENTUM).add_(grads)
+            at = 0
+            for name, (shape, _) in self.shapes.items():
+                part = slice(at, at + math.prod(shape))
+                at = part.stop
+                if len(shape) == 2 and name not in ("tok", "pos", "head"):
+                    z = (grads[:, part] + MOMENTUM * self.mu[:, part]).view(-1, *shape)
+                    change[:, part] = (orthogonal(z) * 0.2 * max(shape) ** 0.5).reshape(len(z), -1)
+        self.params.mul_(1 - lr * self.decay).sub_(change, alpha=lr)
+
+
 def draw(text, workers, rows, generator):
     at = torch.randint(len(text) - LENGTH - 1, (workers, rows, 1), generator=generator) + torch.arange(LENGTH + 1)
     return text[at][..., :-1], text[at][..., 1:]
@@ -107,10 +148,13 @@ class Training:
         self.rows = draw(data[cut:], 1, 256, torch.Generator().manual_seed(7))
         self.generator = torch.Generator().manual_seed(args.seed * 1000 + 5)
         self.x = self.net.start(args.seed)
-        self.m, self.v = torch.zeros_like(self.x), torch.zeros_like(self.x)
-        self.at_worker = "update=none" in args.recipe
+        self.whole = Recipe(args.recipe).complete(self.net.count, WORKERS)
+        self.drifts, self.at_worker = self.whole.get("signal") == "drift", self.whole.get("update") == "none"
+        if self.drifts:
+            self.net.params.copy_(self.x)
+        self.inner = Inner(self.net.params if self.drifts else self.x.view(1, -1), self.net.shapes, args)
         self.drawn = self.done = 0
-        self.curve, self.bytes, self.error, self.ends = [], [0, 0, 0], None, []
+        self.curve, self.own, self.bytes, self.error, self.ends = [], [], [0, 0, 0], None, []
 
     def rate(self, step):
         falling = 0.5 * (1 + math.cos(math.pi * step / self.args.steps))
@@ -120,24 +164,30 @@ class Training:
         """Called by each rank. The first one in a step computes the gradients of all ranks."""
         if self.drawn < step:
             self.drawn = step
-            self.net.params.copy_(self.x)
+            if not self.drifts:
+                self.net.params.copy_(self.x)
             self.net.gradients(*draw(self.train, WORKERS, ROWS, self.generator))
+            if self.drifts:
+                self.inner.step(self.net.grads, self.rate(step))
 
     def finish(self, step, pulled):
-        """Called by each rank after its pull. The first one in a step changes the shared parameters."""
-        if self.done == step:
+        """Called by each rank after its pull. The first one in a step changes the shared parameters. With signal=drift,
+        pulled is the common vector."""
+        if self.done >= step:
             return
-        self.done, lr, (b1, b2) = step, self.rate(step), self.args.betas
+        self.done = step
         if self.at_worker:
-            self.m.lerp_(pulled, 1 - b1)
-            self.v.mul_(b2).addcmul_(pulled, pulled, value=1 - b2)
-            change = self.m / (1 - b1 ** step) / ((self.v / (1 - b2 ** step)).sqrt() + 1e-8)
-            self.x.mul_(1 - lr * self.args.decay).sub_(change, alpha=lr)
+            self.inner.step(pulled.view(1, -1), self.rate(step))
         else:
             self.x.copy_(pulled)
         if step % max(1, self.args.steps // 10) == 0 or step == self.args.steps:
-            self.judge.params[0] = self.x
-            self.curve.append(round(float(self.judge.loss(*self.rows)), 4))
+            self.curve.append(self.loss(self.x))
+            if self.drifts and self.whole.get("keep") != "0":
+                self.own.append(self.loss(self.net.params[0]))
+
+    def loss(self, x):
+        self.judge.params[0] = x
+        return round(float(self.judge.loss(*self.rows)), 4)
 
     def rank(self, job):
         rank, params, model = lib.sluice_rank(job), self.x.clone(), ctypes.c_void_p()
@@ -145,6 +195,15 @@ class Training:
         check(lib.sluice_model_open(job, ctypes.byref(attr), params.data_ptr(), ctypes.byref(model)))
         for step in range(1, self.args.steps + 1):
             self.prepare(step)
+            if self.drifts:
+                mine = self.net.params[rank].data_ptr()
+                check(lib.sluice_push(model, mine))
+                check(lib.sluice_pull(model, mine))
+                check(lib.sluice_barrier(job))  # the first rank's next step is that of all, who must have pulled
+                if step % max(1, self.args.steps // 10) == 0 or step == self.args.steps:
+                    check(lib.sluice_point(model, mine, params.data_ptr()))
+                    self.finish(step, params)
+                continue
             check(lib.sluice_set(model, CONSTANTS["SLUICE_LR"], self.rate(step)))
             check(lib.sluice_push(model, self.net.grads[rank].data_ptr()))
             check(lib.sluice_pull(model, params.data_ptr()))
@@ -174,8 +233,12 @@ class Training:
         check(code)
         assert all(torch.equal(end, self.ends[0]) for end in self.ends), "the ranks have different parameters"
         pushed, pulled, dense = self.bytes
-        return {"recipe": self.args.recipe, "seed": self.args.seed, "steps": self.args.steps, "lr": self.args.lr,
-                "loss": self.curve[-1], "times_fewer_pushed": round(dense / 2 / pushed, 1),
+        if self.drifts:  # the library counts dense exchanges only in the steps that have an exchange
+            dense = 2 * 4 * self.net.count * WORKERS * self.args.steps
+        mean = {"loss_of_the_mean": self.loss(self.net.params.mean(0)), "own": self.own} if self.own else {}
+        return {"recipe": self.args.recipe, "inner": self.args.inner, "betas": self.args.betas, "seed": self.args.seed,
+                "steps": self.args.steps, "lr": self.args.lr, "loss": self.curve[-1], **mean,
+                "times_fewer_pushed": round(dense / 2 / pushed, 1),
                 "times_fewer_pulled": round(dense / 2 / pulled, 1), "curve": self.curve}
 
 
@@ -186,7 +249,8 @@ def main():
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--lr", type=float, default=4e-3)
     parser.add_argument("--betas", type=float, nargs=2, default=(0.2, 0.99), help="betas of the workers' AdamW")
-    parser.add_argument("--decay", type=float, default=0.1, help="weight decay of the workers' AdamW")
+    parser.add_argument("--decay", type=float, default=0.1, help="weight decay of the workers' optimizer")
+    parser.add_argument("--inner", choices=("adamw", "muon"), default="adamw", help="optimizer of the workers")
     parser.add_argument("--seed", type=int, default=1)
     torch.set_num_threads(1)
     print(json.dumps(Training(parser.parse_args()).run()), flush=True)
