@@ -140,6 +140,12 @@ const struct env_entry env_table[] = {
 	{ "SLUICE_BOOT_TIMEOUT", ENV_MILLISECONDS, "60s", "100ms .. 24h",
 	  "Bounds each exchange with the launcher, and connecting to the other ranks.",
 	  FIELD(patience.boot_timeout_ms) },
+	{ "SLUICE_MESH", ENV_COUNT, "64", "1 .. 65535",
+	  "Number of ranks up to which all of them connect with each other at the start. In a "
+	  "larger job a rank connects with the dedicated servers, or else with one rank in 64, "
+	  "which forward control messages. Two other ranks connect when they first share a shard, "
+	  "a region or a group. All ranks need the same value.",
+	  FIELD(mesh) },
 	{ "SLUICE_SPIN", ENV_MICROSECONDS, "50us", "0us .. 1s",
 	  "How long a wait polls before it sleeps. A plain number is in microseconds.",
 	  FIELD(spin_us) },

@@ -17,10 +17,12 @@ library_sources += \
 	runtime/job/budget.c runtime/job/budget.h \
 	runtime/job/client.c runtime/job/client.h \
 	runtime/job/collective.c runtime/job/collective.h \
+	runtime/job/connect.c runtime/job/connect.h \
 	runtime/job/describe.c runtime/job/describe.h \
 	runtime/job/failure.c runtime/job/failure.h \
 	runtime/job/group.c runtime/job/group.h \
 	runtime/job/heart.c runtime/job/heart.h \
+	runtime/job/hubs.c runtime/job/hubs.h \
 	runtime/job/job.c \
 	runtime/job/join.c runtime/job/join.h \
 	runtime/job/key_file.c runtime/job/key_file.h \
@@ -42,7 +44,7 @@ library_sources += \
 	runtime/job/state.h \
 	runtime/job/token.c runtime/job/token.h \
 	runtime/job/traffic.c \
-	runtime/job/window.c \
+	runtime/job/window.c runtime/job/window.h \
 	runtime/job/window_move.c runtime/job/window_move.h \
 	runtime/job/window_state.h
 

@@ -11,6 +11,7 @@
 #include "shard/shard_device.h"
 #include "shard/shard_setup.h"
 #include "job/collective.h"
+#include "job/connect.h"
 #include "job/living.h"
 #include "job/progress_token.h"
 #include "model/model.h"
@@ -446,6 +447,8 @@ static int open_model(sluice_job *job, const sluice_model_attr *given, void *par
 	rc = collective_agree(job, rc, "open the model");
 	if (!rc)
 		rc = compare_models(model);
+	if (!rc)
+		rc = connect_pairs(job, holdings_meet, model->layout.holdings, "the model");
 	if (!rc) {
 		rc = home_open(job, &model->layout, &model->home);
 		if (!rc)

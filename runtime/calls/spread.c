@@ -80,8 +80,9 @@ int model_spread(sluice_model *model, float *params)
 		if (!rc)
 			memcpy(initial->base, params, model->layout.count * sizeof(float));
 		for (int p = 0; p < job->size && !rc; p++)
-			rc = describe_to_peer(job, p, initial,
-					      mine + (size_t)p * sizeof descriptor);
+			if (job->peers[p].control) /* else the rank has no shard */
+				rc = describe_to_peer(job, p, initial,
+						      mine + (size_t)p * sizeof descriptor);
 	}
 	rc = collective_agree(job, rc, "open the model");
 	if (!rc)

@@ -10,6 +10,7 @@
 #include "job/collective.h"
 #include "job/living.h"
 #include "job/progress_token.h"
+#include "job/window.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -155,7 +156,7 @@ static int move_rest(struct broadcast *b)
 	const uint64_t chunk = chunk_at(b, FIRST_BYTES);
 	sluice_region *region = NULL;
 	unsigned half = 0;
-	int rc = sluice_region_open(job, (size_t)(2 * chunk), &region);
+	int rc = window_open(job, (size_t)(2 * chunk), b->root, &region);
 
 	if (rc)
 		return rc;

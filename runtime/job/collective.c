@@ -26,6 +26,7 @@
 #include "job/peers.h"
 #include "job/progress_token.h"
 #include "base/bytes.h"
+#include "job/hubs.h"
 #include "job/living.h"
 #include "job/members.h"
 #include <stdio.h>
@@ -48,6 +49,8 @@ static int post_messages(struct round *r)
 	sluice_job *job = r->job;
 	for (; r->next_post < job->size; r->next_post++) {
 		int p = r->next_post;
+		if (!messages_are_direct(job, p, r->seq) || !job->peers[p].control)
+			continue; /* a hub forwards the message */
 		if (job->peers[p].state != PEER_ALIVE)
 			/* the wait for this peer's message then names the peer, unless it is
 			 * dropped */
@@ -62,12 +65,31 @@ static int post_messages(struct round *r)
 	return 0;
 }
 
+/* Returns the first rank whose message is missing and that writes it to this rank, or else the
+ * first one whose message a hub has not forwarded, or else -1. */
 static int first_missing(const struct round *r)
 {
-	for (int p = 0; p < r->job->size; p++)
-		if (!messages_has(r->job, p, r->seq) && job_living(r->job, p))
+	int forwarded = -1;
+	for (int p = 0; p < r->job->size; p++) {
+		if (messages_has(r->job, p, r->seq) || !job_living(r->job, p))
+			continue;
+		if (messages_are_direct(r->job, p, r->seq))
 			return p;
-	return -1;
+		if (forwarded < 0)
+			forwarded = p;
+	}
+	return forwarded;
+}
+
+/* Forwards the messages if this rank is a hub. Returns 1 when that is done, 0 before, or an
+ * error. */
+static int forward_messages(struct round *r)
+{
+	int member = r->job->rank;
+	const int rc = messages_forward(r->job, r->seq, r->stride ? 0 : COLLECTIVE_BYTES, &member);
+	if (!rc || rc == SLUICE_EAGAIN)
+		return !rc;
+	return job_fail(r->job, rc, member, "cannot write to %s", rank_text(r->job, member));
 }
 
 static int call_differs(const struct round *r, int peer, const struct collective_message *message)
@@ -98,6 +120,9 @@ static int round_done(void *context)
 		return rc;
 	if (unposted || first_missing(r) >= 0)
 		return 0;
+	const int forwarded = forward_messages(r);
+	if (forwarded <= 0)
+		return forwarded;
 	if (!job_elastic(r->job))
 		return 1;
 	members_held(r->job, r->seq);
@@ -118,9 +143,21 @@ static void round_describe(void *context, char *text, size_t cap)
 	else if (first < 0)
 		snprintf(text, cap, "%s: all ranks have joined, but a queue is full",
 			 collective_name(r->op));
+	else if (!messages_are_direct(r->job, first, r->seq))
+		snprintf(text, cap,
+			 "%s: %s has not forwarded the messages of other ranks, because some of "
+			 "them have not joined; its own log names one",
+			 collective_name(r->op), rank_text(r->job, hubs_of(r->job, r->job->rank)));
 	else
 		snprintf(text, cap, "%s: %s has not joined%s", collective_name(r->op),
 			 rank_text(r->job, first), missing > 1 ? ", nor have others" : "");
+}
+
+/* Returns 1 for bytes that differ from peer to peer, and of a peer that is not connected. Hubs
+ * forward no such bytes. */
+static int is_not_for_this_rank(const struct round *r, int peer)
+{
+	return r->stride && !messages_are_direct(r->job, peer, r->seq);
 }
 
 /* Copies the messages out of memory that the peers can write, and validates each copy. */
@@ -129,7 +166,7 @@ static int take_messages(struct round *r, uint8_t *all)
 	sluice_job *job = r->job;
 	struct collective_message message;
 	for (int p = 0; p < job->size; p++) {
-		if (!round_has(job, p)) {
+		if (!round_has(job, p) || is_not_for_this_rank(r, p)) {
 			if (all)
 				memset(all + (size_t)p * r->bytes, 0, r->bytes);
 			continue;

@@ -4,6 +4,7 @@
 #include "job/failure.h"
 #include "job/state.h"
 #include "base/bytes.h"
+#include "job/hubs.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -91,8 +92,9 @@ int failure_record(sluice_job *job, int code, int culprit, const char *text, int
 	f->code = code;
 	f->culprit = culprit;
 	/* The peers get the text without the reporter, because each of them appends the rank that
-	 * reported to it. */
-	if (!f->finalizing)
+	 * reported to it. While all ranks finalize, each notices a loss by itself, except for the
+	 * members of a hub. */
+	if (!f->finalizing || (job->hubs && hubs_are(job, job->rank)))
 		announce(job, LINE_GAVE_UP, culprit, text);
 	return fail(code, "%s", f->text); /* must be last, because it sets sluice_last_error() */
 }

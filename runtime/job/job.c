@@ -2,10 +2,12 @@
  * A job's life from sluice_init() to sluice_finalize(). */
 #include "job/collective.h"
 #include "job/heart.h"
+#include "job/hubs.h"
 #include "job/join.h"
 #include "job/members.h"
 #include "job/pair_keys.h"
 #include "job/peers.h"
+#include "job/reach.h"
 #include "job/progress_token.h"
 #include "job/split.h"
 #include "base/log.h"
@@ -34,12 +36,14 @@ static void free_job(sluice_job *job)
 {
 	progress_stop(job);
 	groups_free(job);
+	hubs_close(job);
 	for (int p = 0; job->peers && p < job->size; p++)
 		if (job->peers[p].control)
 			job->peers[p].endpoint->transport->ops->remote_close(
 				&job->peers[p].control);
 	for (int t = 0; t < job->n_transports; t++)
 		job->transports[t]->ops->close(&job->transports[t]);
+	reach_close(&job->reach);
 	heart_close(job); /* the heartbeat must continue until the connections end */
 	pair_keys_close(&job->pair_keys);
 	lines_close(&job->lines);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Joining a job, for sluice_init(): settings, transports, the exchange of records, the keys of the
- * peers, and the connections with all peers at once. */
+ * Joining a job, for sluice_init(): settings, transports, the exchange of records, and the keys of
+ * the peers. connect.c then connects the ranks. */
 #include "base/arguments.h"
-#include "job/collective.h"
+#include "job/connect.h"
 #include "job/heart.h"
+#include "job/hubs.h"
 #include "job/join.h"
 #include "job/members.h"
 #include "job/peers.h"
@@ -45,17 +46,9 @@ static int transports_named(void)
 	return text && *text;
 }
 
-static struct transport *opened_on(const sluice_job *job, const struct transport_ops *ops, int card)
-{
-	for (int t = 0; t < job->n_transports; t++)
-		if (job->transports[t]->ops == ops && job->transports[t]->card == card)
-			return job->transports[t];
-	return NULL;
-}
-
 static struct transport *opened(const sluice_job *job, const struct transport_ops *ops)
 {
-	return opened_on(job, ops, 0);
+	return connect_transport(job, ops, 0);
 }
 
 /* A transport that the user named must open. Other transports must open only if they are needed, so
@@ -144,7 +137,8 @@ static const char failed_name[8] = "failed", proof_name[8] = "proof";
 /* Returns the settings that all ranks must share, encoded as the first word of the payload. */
 static uint32_t terms(const sluice_job *job)
 {
-	return (uint32_t)job->servers | (uint32_t)job_elastic(job) << 16;
+	return (uint32_t)job->servers | (uint32_t)job_elastic(job) << 16 |
+	       (uint32_t)hubs_wanted(job) << 17;
 }
 
 /* Writes the name and length of an entry before its bytes. Returns the length of the whole
@@ -282,28 +276,6 @@ static int check_reachable(const sluice_job *job, const struct reach *reach)
 	return reach_cut(reach, job->rank, &a, &b) ? ways_unreachable(job, reach, a, b) : 0;
 }
 
-/* Begins to connect over the first transport that reaches the peer. */
-static int connect_peer(sluice_job *job, const struct reach *reach, int peer)
-{
-	const int way = reach_transport(reach, job->rank, peer);
-	const int by_cards = way >= 0 && transports[way]->networks && peer != job->rank;
-	const struct pairing cards = by_cards ? reach_pairing(reach, job->rank, peer) :
-						(struct pairing){ .a = 0, .b = 0 };
-	struct transport *t = way < 0 ? NULL : opened_on(job, transports[way], cards.a);
-	size_t bytes = 0;
-	const uint8_t *address = t ? record_find(&job->records[peer], t->ops->name, cards.b,
-						 &bytes) :
-				     NULL;
-	if (!address)
-		return ways_unreachable(job, reach, job->rank, peer);
-	int rc = t->ops->connect(t, peer, address, bytes, &job->peers[peer].endpoint);
-	if (rc != SLUICE_EPEER)
-		return rc;
-	char why[ERROR_TEXT_BYTES];
-	snprintf(why, sizeof why, "%s", sluice_last_error());
-	return job_fail(job, rc, peer, "%s is lost: %s", rank_text(job, peer), why);
-}
-
 /* Logs the warnings of the transports in use, once per job. */
 static void caution(const sluice_job *job, const struct reach *reach)
 {
@@ -312,85 +284,6 @@ static void caution(const sluice_job *job, const struct reach *reach)
 		if (t && t->caution && reach_first_user(reach, i) == job->rank)
 			log_line(LOG_WARN, "rdma", "%s", t->caution);
 	}
-}
-
-/* Returns 1 if the peer is connected and its control region is open, 0 if not yet. */
-static int finish_peer(sluice_job *job, int peer)
-{
-	struct peer *p = &job->peers[peer];
-	const struct transport_ops *ops = p->endpoint->transport->ops;
-	int rc = ops->ready ? ops->ready(p->endpoint) : 1;
-	if (rc <= 0)
-		return rc;
-	if ((rc = ops->control(p->endpoint, &p->control)))
-		return rc;
-	heart_met(job, peer);
-	if (p->control->bytes < (uint64_t)job->size * LINE_BYTES)
-		return fail(SLUICE_EWIRE, "%s gave a control region of %llu bytes: too small",
-			    rank_text(job, peer), (unsigned long long)p->control->bytes);
-	return 1;
-}
-
-struct joining {
-	sluice_job *job;
-	uint64_t give_up_ns;
-	int rc;
-};
-
-static void describe_missing(void *context, char *text, size_t cap)
-{
-	const sluice_job *job = ((struct joining *)context)->job;
-	int missing = 0, named = 0;
-	size_t used = (size_t)snprintf(text, cap, "connections with");
-	for (int p = 0; p < job->size; p++) {
-		if (job->peers[p].control)
-			continue;
-		if (missing++ < 8 && used < cap && ++named)
-			used += (size_t)snprintf(text + used, cap - used, "%s %s",
-						 missing > 1 ? "," : "", rank_text(job, p));
-	}
-	if (missing > named && used < cap)
-		snprintf(text + used, cap - used, " and %d more", missing - named);
-}
-
-static int all_connected(void *context)
-{
-	struct joining *j = context;
-	sluice_job *job = j->job;
-	int missing = 0;
-	for (int p = 0; p < job->size && !j->rc; p++) {
-		int rc = job->peers[p].control ? 1 : finish_peer(job, p);
-		missing += !rc;
-		if (rc < 0)
-			j->rc = rc;
-	}
-	if (missing && !j->rc && now_ns() >= j->give_up_ns) {
-		char text[512];
-		describe_missing(j, text, sizeof text);
-		j->rc = fail(SLUICE_ETIMEDOUT, "%s waited %.0f s (SLUICE_BOOT_TIMEOUT) for %s",
-			     rank_text(job, job->rank),
-			     job->settings.patience.boot_timeout_ms / 1000.0, text);
-	}
-	return j->rc ? j->rc : !missing;
-}
-
-/* Connects to all peers at once, so that no peer delays another one. */
-static int connect_all(sluice_job *job, const struct reach *reach)
-{
-	struct joining j = {
-		.job = job,
-		.give_up_ns = now_ns() + (uint64_t)job->settings.patience.boot_timeout_ms * 1000000
-	};
-	progress_take(job); /* the progress thread waits until all endpoints exist */
-	int rc = job->sim_rank ? 0 : heart_start(job);
-	if (!rc && !job->sim_rank)
-		rc = progress_start(job);
-	for (int p = 0; p < job->size && !rc; p++)
-		rc = connect_peer(job, reach, p);
-	if (!rc)
-		rc = progress_until(job, all_connected, describe_missing, &j);
-	progress_release(job);
-	return rc;
 }
 
 static int check_servers(sluice_job *job)
@@ -426,13 +319,20 @@ static int check_records(sluice_job *job)
 	for (int r = 0; r < job->size; r++) {
 		const struct rank_record *record = &job->records[r];
 		uint32_t theirs = record->payload_bytes < 4 ? 0xffff : get_le32(record->payload);
+		if ((theirs ^ terms(job)) == 1u << 17)
+			return fail(SLUICE_EPEER,
+				    "SLUICE_MESH is below the number of ranks on %s, but not on "
+				    "%s: give all ranks the same",
+				    rank_text(job, theirs >> 17 ? r : job->rank),
+				    rank_text(job, theirs >> 17 ? job->rank : r));
 		if (theirs != terms(job))
 			return fail(SLUICE_EPEER,
 				    "%s has servers=%d and on_failure=%s, %s has servers=%d and "
 				    "on_failure=%s: give all ranks the same",
 				    rank_text(job, job->rank), job->servers,
 				    job->settings.on_failure, rank_text(job, r),
-				    (int)(theirs & 0xffff), theirs >> 16 ? "continue" : "abort");
+				    (int)(theirs & 0xffff),
+				    theirs >> 16 & 1 ? "continue" : "abort");
 	}
 	return 0;
 }
@@ -490,7 +390,7 @@ static int prepare_record(sluice_job *job, uint8_t payload[RECORD_PAYLOAD_BYTES]
 	job->peers = calloc((size_t)job->size, sizeof *job->peers);
 	if (!job->peers)
 		return fail(SLUICE_ENOMEM, "no memory for %d peers", job->size);
-	if ((rc = messages_open(job)) || (rc = lines_open(job)) ||
+	if ((rc = hubs_open(job)) || (rc = messages_open(job)) || (rc = lines_open(job)) ||
 	    (!job->sim_rank && (rc = heart_open(job))) || (rc = lines_open_outbox(job)) ||
 	    (rc = open_transports(job)) ||
 	    (needs_keys(job) && (rc = pair_keys_open(&job->pair_keys))))
@@ -575,24 +475,24 @@ static int meet_again(sluice_job *job, struct bootstrap *boot, struct reach *rea
 	return check_reachable(job, reach);
 }
 
-/* Determines the transport between each two ranks, and sets the keys that prove their identity. The
- * caller closes *reach. */
-static int meet(sluice_job *job, struct bootstrap *boot, struct reach **reach)
+/* Determines the transport between each two ranks, and sets the keys that prove their identity. */
+static int meet(sluice_job *job, struct bootstrap *boot)
 {
 	uint8_t payload[RECORD_PAYLOAD_BYTES];
 	size_t bytes = 0;
-	int rc = reach_open(job->size, job->sim_rank != NULL, reach), left = 0;
+	int rc = reach_open(job->size, job->sim_rank != NULL, &job->reach), left = 0;
+	struct reach *reach = job->reach;
 	if (!rc)
 		rc = key_file_open(job->settings.key_file, &job->key_file);
 	if (!rc)
 		rc = prepare_record(job, payload, &bytes);
 	rc = exchange_records(job, boot, rc, 1, payload, bytes);
 	if (!rc) { /* from here on, all ranks make the same decisions */
-		reach_fill(*reach, job->records);
-		rc = check_reachable(job, *reach);
+		reach_fill(reach, job->records);
+		rc = check_reachable(job, reach);
 	}
-	if (!rc && reach_is_incomplete(*reach))
-		rc = meet_again(job, boot, *reach);
+	if (!rc && reach_is_incomplete(reach))
+		rc = meet_again(job, boot, reach);
 	if (!job->sim_rank)
 		left = bootstrap_leave(boot);
 	if (!rc)
@@ -666,19 +566,17 @@ int job_join(sluice_job *job, const sluice_job_attr *attr, struct bootstrap **bo
 		return rc;
 	job->servers = s->servers;
 	job->workers = job->size - job->servers;
-	struct reach *reach = NULL;
-	if ((rc = meet(job, *boot, &reach)))
-		goto err_reach;
+	if ((rc = meet(job, *boot)))
+		return rc;
 	log_line(LOG_INFO, "runtime", "rank %d of %d on %s, %d workers, %d servers, %s", job->rank,
 		 job->size, sluice_node(job, job->rank), job->workers, job->servers,
 		 *boot ? bootstrap_origin(*boot) : "simulated");
-	caution(job, reach);
-	ways_log(job, reach);
-	rc = connect_all(job, reach);
-	/* No rank continues before all are connected. */
-	if (!rc)
-		rc = collective_run(job, COLLECTIVE_OPEN, NULL, 0, 0, NULL);
-err_reach:
-	reach_close(&reach);
-	return rc;
+	caution(job, job->reach);
+	ways_log(job, job->reach);
+	if (job->hubs && job->rank == 0)
+		log_line(LOG_INFO, "runtime",
+			 "%d ranks forward control messages, and other ranks connect with each "
+			 "other when they need it (SLUICE_MESH=%d)",
+			 hubs_count(job), job->settings.mesh);
+	return connect_all(job);
 }

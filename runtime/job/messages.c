@@ -2,6 +2,7 @@
  * Writes messages from the outbox and reads them from the lines; see messages.h. */
 #include "job/messages.h"
 #include "base/bytes.h"
+#include "job/hubs.h"
 #include "job/living.h"
 #include "job/state.h"
 #include <stdio.h>
@@ -35,19 +36,37 @@ static size_t message_offset(uint64_t seq)
 
 static const uint8_t *message_from(const sluice_job *job, int peer, uint64_t seq)
 {
-	return line_of(job, peer) + message_offset(seq);
+	return messages_are_direct(job, peer, seq) ? line_of(job, peer) + message_offset(seq) :
+						     hubs_row(job, peer);
 }
 
 int messages_open(sluice_job *job)
 {
-	job->messages.came = calloc((size_t)job->size, sizeof(*job->messages.came));
-	return job->messages.came ? 0 : fail(SLUICE_ENOMEM, "no memory for %d peers", job->size);
+	struct collective_messages *m = &job->messages;
+	m->came = calloc((size_t)job->size, sizeof(*m->came));
+	m->direct_from = calloc((size_t)job->size, sizeof(*m->direct_from));
+	return m->came && m->direct_from ? 0 :
+					   fail(SLUICE_ENOMEM, "no memory for %d peers", job->size);
 }
 
 void messages_close(struct collective_messages *messages)
 {
 	free(messages->came);
-	messages->came = NULL;
+	free(messages->direct_from);
+	messages->came = messages->direct_from = NULL;
+}
+
+void messages_connect(sluice_job *job, int peer, uint64_t from)
+{
+	TOKEN_HELD(job);
+	job->messages.direct_from[peer] = from;
+	job->messages.came[peer] = from - 1;
+}
+
+int messages_are_direct(const sluice_job *job, int peer, uint64_t seq)
+{
+	const uint64_t from = job->messages.direct_from[peer];
+	return !job->hubs || hubs_are(job, job->rank) || (from && seq >= from);
 }
 
 uint64_t messages_next(const sluice_job *job)
@@ -96,7 +115,8 @@ int messages_put(sluice_job *job, int peer, uint64_t seq, uint32_t op, struct ab
 
 int messages_has(const sluice_job *job, int peer, uint64_t seq)
 {
-	return job->messages.came[peer] >= seq;
+	return messages_are_direct(job, peer, seq) ? job->messages.came[peer] >= seq :
+						     hubs_have(job, seq);
 }
 
 int messages_read(const sluice_job *job, int peer, uint64_t seq, struct collective_message *out)
@@ -111,9 +131,54 @@ int messages_read(const sluice_job *job, int peer, uint64_t seq, struct collecti
 							      out->bytes);
 }
 
+/* Writes the messages of all ranks to the places from which the members get them. */
+static void place_messages(sluice_job *job, uint64_t seq, uint32_t most)
+{
+	uint32_t longest = 0;
+	for (int p = 0; p < job->size; p++) {
+		const uint32_t bytes = get_le32(message_from(job, p, seq) + 12);
+		if (messages_has(job, p, seq) && bytes > longest)
+			longest = bytes;
+	}
+	if (longest > most)
+		longest = most;
+	if (!hubs_begin(job, seq, longest))
+		return;
+	for (int p = 0; p < job->size; p++) {
+		const size_t bytes = COLLECTIVE_HEADER_BYTES + longest;
+		if (messages_has(job, p, seq))
+			memcpy(hubs_place(job, p), message_from(job, p, seq), bytes);
+		else
+			memset(hubs_place(job, p), 0, bytes); /* a lost worker */
+	}
+}
+
+int messages_forward(sluice_job *job, uint64_t seq, uint32_t most, int *member_out)
+{
+	if (!hubs_owe(job, seq))
+		return 0;
+	place_messages(job, seq, most);
+	return hubs_put(job, member_out);
+}
+
 uint32_t messages_op(const sluice_job *job, int peer, uint64_t seq)
 {
 	return get_le32(message_from(job, peer, seq) + 8);
+}
+
+/* Reads the message of a round that this rank has not begun, or its head, which a hub wrote.
+ * Returns 0 if it is valid. */
+static int read_early(const sluice_job *job, int peer, struct collective_message *out)
+{
+	const uint64_t next = messages_next(job);
+	if (messages_are_direct(job, peer, next))
+		return messages_read(job, peer, next, out);
+	memcpy(out->copy, hubs_head(job, peer), COLLECTIVE_HEADER_BYTES);
+	out->op = get_le32(out->copy + 8);
+	out->bytes = 0;
+	out->about = (struct about){ get_le32(out->copy + 16), get_le64(out->copy + 20) };
+	return get_le64(out->copy) != next ||
+	       get_le32(out->copy + COLLECTIVE_CRC) != crc32c(0, out->copy, COLLECTIVE_CRC);
 }
 
 /* Reports a peer that is in a collective about a model to the client. The message is validated only
@@ -121,8 +186,7 @@ uint32_t messages_op(const sluice_job *job, int peer, uint64_t seq)
 static void report_model(sluice_job *job, int peer)
 {
 	struct collective_message message;
-	if (!messages_read(job, peer, messages_next(job), &message) &&
-	    message.about.model != ABOUT_NO_MODEL)
+	if (!read_early(job, peer, &message) && message.about.model != ABOUT_NO_MODEL)
 		clients_handler(&job->clients)
 			->is_in(job, peer, message.op, message.about.model, message.about.steps);
 }
@@ -134,7 +198,8 @@ int messages_closing_text(const sluice_job *job, int rank, char *text, size_t ca
 	const int mine = rank == job->rank;
 	*text = 0;
 	if ((mine && !messages_claimed(job)) ||
-	    messages_read(job, rank, mine ? job->messages.seq : messages_next(job), &message) ||
+	    (mine ? messages_read(job, rank, job->messages.seq, &message) :
+		    read_early(job, rank, &message)) ||
 	    message.op != COLLECTIVE_CLOSE || message.about.model == ABOUT_NO_MODEL)
 		return 0;
 	snprintf(text, cap, "it closed model %u after %llu steps", message.about.model,
@@ -142,20 +207,60 @@ int messages_closing_text(const sluice_job *job, int rank, char *text, size_t ca
 	return 1;
 }
 
+/* On a hub: a rank that waits for a peer's push must learn that the peer is in a collective about
+ * the model, although the round is not complete. The peer with the fewest steps is enough. */
+static void tell_members(sluice_job *job, int peer)
+{
+	struct told *told = &job->messages.told;
+	const uint64_t seq = job->messages.came[peer];
+	struct collective_message m;
+	if (!job->hubs || !hubs_are(job, job->rank) || messages_read(job, peer, seq, &m) ||
+	    m.about.model == ABOUT_NO_MODEL ||
+	    (told->seq == seq && told->model == m.about.model && told->steps <= m.about.steps))
+		return;
+	*told = (struct told){ .seq = seq, .steps = m.about.steps, .model = m.about.model };
+	put_le32(m.copy + COLLECTIVE_CRC, crc32c(0, m.copy, COLLECTIVE_CRC));
+	hubs_tell(job, peer, m.copy);
+}
+
+int messages_forwarded(sluice_job *job, int peer, uint32_t index, int waits)
+{
+	const int rank = hubs_arrived(job, peer, index);
+	if (rank < 0)
+		return -1;
+	if (rank == job->rank)
+		return 0;
+	job->messages.ahead++;
+	if (waits && job_living(job, rank))
+		report_model(job, rank);
+	return 0;
+}
+
 void messages_arrived(sluice_job *job, int peer, int waits)
 {
 	TOKEN_HELD(job);
-	if (++job->messages.came[peer] <= job->messages.seq)
+	job->messages.came[peer]++;
+	tell_members(job, peer);
+	if (job->messages.came[peer] <= job->messages.seq)
 		return;
 	job->messages.ahead++;
 	if (waits)
 		report_model(job, peer);
 }
 
+/* Returns 1 if the peer's message of a round has arrived that this rank has not begun. */
+static int is_ahead(const sluice_job *job, int peer)
+{
+	const uint64_t next = messages_next(job);
+	return job->messages.ahead && job->messages.came[peer] >= next &&
+	       messages_are_direct(job, peer, next) && job_living(job, peer);
+}
+
 void messages_report(sluice_job *job)
 {
 	for (int p = 0; job->messages.ahead && p < job->size; p++)
-		if (job->messages.came[p] > job->messages.seq && job_living(job, p))
+		if (is_ahead(job, p) ||
+		    (!messages_are_direct(job, p, messages_next(job)) && job_living(job, p)))
 			report_model(job, p);
 }
 
@@ -163,7 +268,7 @@ void messages_ahead_text(const sluice_job *job, char *text, size_t cap)
 {
 	*text = 0;
 	for (int p = 0; job->messages.ahead && p < job->size && !*text; p++)
-		if (job->messages.came[p] > job->messages.seq && job_living(job, p))
+		if (is_ahead(job, p))
 			snprintf(text, cap, "; %s is in %s and waits for this rank",
 				 rank_text(job, p),
 				 collective_name(messages_op(job, p, messages_next(job))));

@@ -9,11 +9,21 @@
 #include "sluice.h"
 #include <stdint.h>
 
+/* On a hub: the message whose head its members got last. */
+struct told {
+	uint64_t seq, steps;
+	uint32_t model;
+};
+
 struct collective_messages {
 	uint64_t seq;   /* number of rounds that this rank has begun */
 	uint64_t *came; /* [rank]: the last round whose message has arrived from that rank */
-	int ahead;      /* number of peers that have already begun the next round */
-	int busy;       /* a thread of this rank is in a round, so other threads wait */
+	/* [rank]: the first round in which both ranks write their messages to each other; 0 if they
+	 * are not connected. Until then, a hub forwards them (hubs.h). */
+	uint64_t *direct_from;
+	int ahead; /* number of peers that have already begun the next round */
+	struct told told;
+	int busy; /* a thread of this rank is in a round, so other threads wait */
 };
 
 enum collective {
@@ -61,6 +71,15 @@ int messages_claimed(const sluice_job *job);
 void messages_claim(sluice_job *job);
 void messages_free(sluice_job *job);
 
+/* From that round on, the peer and this rank write their messages to each other. Both ranks call it
+ * with the same round, before they begin the round before it. */
+void messages_connect(sluice_job *job, int peer, uint64_t from);
+/* Returns 1 if the message of that round comes from the peer itself, and not from a hub. */
+int messages_are_direct(const sluice_job *job, int peer, uint64_t seq);
+/* Called when this rank has the messages of all ranks. If it is a hub, it forwards their first
+ * `most` bytes. Returns 0 when that is done, else what hubs_put() returns. */
+int messages_forward(sluice_job *job, uint64_t seq, uint32_t most, int *member_out);
+
 /* Writes a message to a peer. Returns what the transport's post() returns. */
 int messages_put(sluice_job *job, int peer, uint64_t seq, uint32_t op, struct about about,
 		 const uint8_t *bytes, size_t n);
@@ -72,6 +91,9 @@ uint32_t messages_op(const sluice_job *job, int peer, uint64_t seq);
 /* Handles IMM_COLLECTIVE: a message from this peer has arrived. waits: a call of this rank is
  * waiting, so the client is informed if the peer is in a collective about a model. */
 void messages_arrived(sluice_job *job, int peer, int waits);
+/* Handles IMM_COLLECTIVE with an index, which is not 0: a hub has forwarded messages, or the head
+ * of one. Returns -1 if the peer may not do that. */
+int messages_forwarded(sluice_job *job, int peer, uint32_t index, int waits);
 /* For a peer that has begun to close a model before this rank, or for this rank while it closes
  * one, writes for example "it closed model 0 after 3 steps" and returns 1. Otherwise writes "" and
  * returns 0. */

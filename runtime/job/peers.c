@@ -161,7 +161,7 @@ void peers_report(sluice_job *job, const char *text)
 	memcpy(report + 8, text, length);
 	put_le32(report, crc32c(0, report + 4, 4 + length));
 	for (int p = 0; p < job->size; p++)
-		if (p != job->rank && job->peers[p].state == PEER_ALIVE)
+		if (p != job->rank && job->peers[p].control && job->peers[p].state == PEER_ALIVE)
 			lines_put(job, p, LINE_REPORT, report, 8 + length,
 				  job_imm(job, IMM_REPORT, 0));
 }

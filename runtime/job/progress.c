@@ -141,7 +141,12 @@ static void dispatch_imm(sluice_job *job, int peer, uint32_t imm)
 	switch (kind) {
 	case IMM_PUSH:
 	case IMM_NOTICE: return;
-	case IMM_COLLECTIVE: messages_arrived(job, peer, progress_waits(job)); return;
+	case IMM_COLLECTIVE:
+		if (!index)
+			messages_arrived(job, peer, progress_waits(job));
+		else if (messages_forwarded(job, peer, index, progress_waits(job)))
+			break;
+		return;
 	case IMM_STATUS: peers_status(job, peer); return;
 	case IMM_REPORT: peers_reported(job, peer, progress_waits(job)); return;
 	case IMM_REGION: clients_notified(&job->clients, index, peer); return;

@@ -6,6 +6,7 @@
 #include "base/bytes.h"
 #include "base/log.h"
 #include "job/collective.h"
+#include "job/connect.h"
 #include "job/describe.h"
 #include "job/members.h"
 #include "job/peers.h"
@@ -25,6 +26,12 @@ static int color_of(const uint8_t *rows, int rank)
 static int sort_key_of(const uint8_t *rows, int rank)
 {
 	return (int)get_le32(rows + (size_t)rank * ROW + AT_KEY);
+}
+
+/* Returns 1 if both ranks get into the same group. */
+static int have_one_color(const void *rows, int a, int b)
+{
+	return color_of(rows, a) >= 0 && color_of(rows, a) == color_of(rows, b);
 }
 
 /* Returns 1 if rank a of the parent precedes rank b in the group. Servers come last. */
@@ -227,8 +234,9 @@ static int split(sluice_job *parent, int color, int key, sluice_job **sub)
 	if (!rc) {
 		const uint32_t number = agreed_number(parent, rows);
 
+		rc = connect_pairs(parent, have_one_color, rows, "the group");
 		error_hold();
-		if (!number)
+		if (!rc && !number)
 			rc = fail(SLUICE_EINVAL,
 				  "sluice_split: the ranks are already in %d groups: finalize some "
 				  "first",

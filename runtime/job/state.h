@@ -9,14 +9,16 @@
  *   lines, client, sim_rank,
  *   budget                        control lines, receivers of events, simulated ranks, timers
  *   living                        the workers of the epoch
+ *   hubs                          forwarding of control messages in large jobs
  *   messages                      the messages of the collectives
  *   failure                       the job's first failure, and how a rank leaves
  *   members                       continuing without lost workers
  *   peers                         the state of each peer, and what it means for the job
  *   heart                         heartbeats
  *   progress                      token, thread, waits; passes events to all of the above
- *   collective, window,
- *   broadcast, traffic            what the application calls
+ *   collective                    collectives
+ *   connect                       connections with peers, at the start and on demand
+ *   window, broadcast, traffic    what the application calls
  *   join, split, job, simulate    from sluice_init() to sluice_finalize() */
 #ifndef RUNTIME_JOB_STATE_H
 #define RUNTIME_JOB_STATE_H
@@ -40,10 +42,13 @@ enum { JOB_TRANSPORTS = 4 + NETWORKS_MOST }; /* one transport may be open on sev
 
 enum peer_state { PEER_ALIVE, PEER_LEFT, PEER_LOST };
 
-/* join.c connects the peers. members.c and peers.c change their states. Any file may read them. */
+/* connect.c connects the peers. members.c and peers.c change their states. Any file may read them.
+ */
 struct peer {
-	struct endpoint *endpoint;
-	/* the peer's control region, in which line number `rank` is this rank's */
+	struct endpoint *endpoint; /* NULL: the pair is not connected, because it needs no
+				      connection yet */
+	/* the peer's control region, in which line number `rank` is this rank's; NULL before the
+	 * peer is connected */
 	struct remote *control;
 	enum peer_state state;
 };
@@ -68,6 +73,7 @@ struct sluice_job {
 	struct living *living;
 	struct membership *members; /* NULL: the loss of any rank ends the job */
 	struct lines lines;
+	struct hubs *hubs; /* NULL in groups, and if all ranks connect at the start */
 	struct collective_messages messages;
 	struct heart *heart; /* NULL in a simulated rank */
 	struct clients clients;
@@ -85,6 +91,7 @@ struct sluice_job {
 					SLUICE_KEY_FILE */
 	struct pair_keys *pair_keys; /* NULL if no transport needs keys */
 	struct rank_record *records; /* size */
+	struct reach *reach;         /* which transport connects which ranks; NULL in groups */
 	struct transport *transports[JOB_TRANSPORTS];
 	int n_transports;
 	/* The reasons why transports that the user did not name could not be opened. */

@@ -4,9 +4,11 @@
 #include "job/window_state.h"
 #include "base/bytes.h"
 #include "job/collective.h"
+#include "job/connect.h"
 #include "job/describe.h"
 #include "job/living.h"
 #include "job/progress_token.h"
+#include "job/window.h"
 #include "job/window_move.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,7 +51,7 @@ static int open_remotes(sluice_region *region, const uint8_t *theirs)
 	sluice_job *job = region->job;
 	for (int p = 0; p < job->size; p++) {
 		const uint8_t *row = theirs + (size_t)p * ROW;
-		if (!round_has(job, p))
+		if (!round_has(job, p) || !job->peers[p].control)
 			continue;
 		if (get_le32(row + ROW_STATUS))
 			return fail(SLUICE_EPEER, "sluice_region_open: %s failed: %s",
@@ -64,7 +66,7 @@ static int open_remotes(sluice_region *region, const uint8_t *theirs)
 	}
 	for (int p = 0; p < job->size; p++) {
 		struct endpoint *e = job->peers[p].endpoint;
-		if (!round_has(job, p))
+		if (!round_has(job, p) || !job->peers[p].control)
 			continue;
 		int rc = e->transport->ops->remote_open(e, theirs + (size_t)p * ROW,
 							&region->remotes[p]);
@@ -90,7 +92,7 @@ static int exchange_windows(sluice_region *region, int status)
 	int rc = mine && theirs ? 0 : fail(SLUICE_ENOMEM, "sluice_region_open: no memory");
 	for (int p = 0; p < job->size && !rc; p++) {
 		uint8_t *row = mine + (size_t)p * ROW;
-		if (!status)
+		if (!status && job->peers[p].control)
 			status = describe_to_peer(job, p, region->window, row);
 		put_le32(row + ROW_STATUS, (uint32_t)status);
 		put_le64(row + ROW_BYTES, region->window ? region->window->bytes : 0);
@@ -104,7 +106,12 @@ static int exchange_windows(sluice_region *region, int status)
 	return rc;
 }
 
-static int open_region(sluice_job *job, size_t bytes, sluice_region **region_out)
+static int meets_root(const void *root, int a, int b)
+{
+	return a == *(const int *)root || b == *(const int *)root;
+}
+
+int window_open(sluice_job *job, size_t bytes, int root, sluice_region **region_out)
 {
 	int rc = job_check(job, "sluice_region_open");
 	if (rc)
@@ -130,7 +137,9 @@ static int open_region(sluice_job *job, size_t bytes, sluice_region **region_out
 		rc = region_open(bytes, REGION_READ | REGION_WRITE, "user", &region->window);
 	if (!rc)
 		rc = region_open(BOUNCE_SLOTS * SLOT_BYTES, 0, "bounce", &region->bounce);
-	rc = exchange_windows(region, rc);
+	const int connected = connect_pairs(job, root < 0 ? connect_needs_all : meets_root, &root,
+					    "the region");
+	rc = exchange_windows(region, rc ? rc : connected);
 	progress_take(job);
 	if (!rc)
 		/* Must precede collective_agree(), after which peers may put here. */
@@ -153,7 +162,7 @@ int sluice_region_open(sluice_job *job, size_t bytes, sluice_region **region_out
 {
 	struct error_scope scope;
 	error_begin(&scope);
-	return error_end(&scope, open_region(job, bytes, region_out));
+	return error_end(&scope, window_open(job, bytes, -1, region_out));
 }
 
 void sluice_region_close(sluice_region **region_pointer)

@@ -121,6 +121,11 @@ size_t holdings_log_bytes(const struct holdings *h, int rank)
 	return h->of_rank[rank].log_bytes;
 }
 
+int holdings_meet(const void *holdings, int a, int b)
+{
+	return holdings_window_bytes(holdings, a, b) || holdings_window_bytes(holdings, b, a);
+}
+
 /* ---- opening and closing --------------------------------------------------- */
 
 /* Each shard is read from its first holder. */
@@ -238,7 +243,7 @@ static int swap_regions(struct home *home, uint8_t *mine, uint8_t *theirs)
 	for (int p = 0; p < job->size && !rc; p++) {
 		if (home->windows[p])
 			rc = describe_to_peer(job, p, home->windows[p], mine + (size_t)p * ROW);
-		if (!rc && home->log)
+		if (!rc && home->log && job->peers[p].control)
 			rc = describe_to_peer(job, p, home->log, mine + (size_t)p * ROW + ROW / 2);
 	}
 	rc = collective_agree(job, rc, "open the model");

@@ -28,6 +28,8 @@ size_t holdings_window_bytes(const struct holdings *h, int rank, int peer);
 /* Returns the offset of the notice of a peer's shard in the peer's window on `rank`. */
 size_t holdings_notice_offset(const struct holdings *h, int rank, const struct holding *of_peer);
 size_t holdings_log_bytes(const struct holdings *h, int rank);
+/* Returns 1 if one of the ranks holds a shard that the other one uses (connect.h). */
+int holdings_meet(const void *holdings, int a, int b);
 
 /* ---- home: the regions of a model, and the current holders of its shards ---- */
 

@@ -22,3 +22,8 @@ compare() { # NAME RANKS OPTION...
 compare sparse 4 --shards 4 --recipe "$sparse"
 compare dense 4 --shards 2 --dense
 compare servers 4 --shards 4 --servers 2 --recipe "$sparse"
+of_servers=$(final servers-verbs digest)
+# The servers forward control messages, and the workers are not connected with each other.
+export SLUICE_MESH=2
+compare hubs 4 --shards 4 --servers 2 --recipe "$sparse"
+[ "$(final hubs-verbs digest)" = "$of_servers" ] || fail "hubs: another digest than without them"

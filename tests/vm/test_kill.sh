@@ -9,6 +9,8 @@ for ((round = 0; round < rounds; round++)); do
 	# rank 3 of 4 owns all shards
 	victim=$((round % 2 == 0 ? 1 + round / 2 % 2 : 3)) policy=$([ $((round % 4)) -lt 2 ] && echo abort || echo continue)
 	export SLUICE_ON_FAILURE=$policy
+	# In every fifth round, rank 3 forwards the control messages of the others.
+	export SLUICE_MESH=$((round % 5 == 4 ? 2 : 64))
 	others=() pids=()
 	rm -f metrics kill.*
 	job_start kill 4 "$train" "${small[@]}" --epochs 100000 --servers 1 --shards 4 --recipe "$sparse" --metrics metrics
@@ -35,7 +37,7 @@ for ((round = 0; round < rounds; round++)); do
 		wait "$job_pid" && fail "round $round: srun ended with status 0"
 		what="ended after $gone ms"
 	fi
-	echo "round $round, $policy: rank $victim on $(node_of $victim) killed; reported after $took ms, others $what"
+	echo "round $round, $policy, SLUICE_MESH=$SLUICE_MESH: rank $victim on $(node_of $victim) killed; reported after $took ms, others $what"
 	[ "$took" -le $slowest ] || slowest=$took
 done
 echo "| $rounds of $rounds kills of a worker or the shard owner: all others reported it within $slowest ms," \

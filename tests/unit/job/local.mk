@@ -7,6 +7,7 @@ check_PROGRAMS += \
 	tests/unit/test_different_calls \
 	tests/unit/test_failure \
 	tests/unit/test_hostile_rank \
+	tests/unit/test_hubs \
 	tests/unit/test_join \
 	tests/unit/test_last_error \
 	tests/unit/test_lost_notice \
@@ -27,6 +28,7 @@ tests_unit_test_continue_refused_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=reduction_ch
 tests_unit_test_different_calls_SOURCES = tests/unit/job/test_different_calls.c $(ranks)
 tests_unit_test_failure_SOURCES = tests/unit/job/test_failure.c $(ranks)
 tests_unit_test_hostile_rank_SOURCES = tests/unit/job/test_hostile_rank.c $(ranks)
+tests_unit_test_hubs_SOURCES = tests/unit/job/test_hubs.c $(ranks)
 tests_unit_test_join_SOURCES = tests/unit/job/test_join.c $(ranks)
 tests_unit_test_last_error_SOURCES = tests/unit/job/test_last_error.c $(ranks)
 tests_unit_test_link_away_SOURCES = tests/unit/job/test_link_away.c $(ranks)

@@ -9,6 +9,8 @@
  * - a request whose queue pair has the number of one of the same node that this node knows is
  *   rejected as stale, and if that one is connected, it is disconnected (cm_match_req()). */
 #include "base/clock.h"
+#include "job/hubs.h"
+#include "job/state.h"
 #include "rdma/connect.h"
 #include "sluice.h"
 #include "thinned.h"
@@ -61,7 +63,7 @@ struct sim_rank {
 	struct sim_id *listener;
 	struct sim_event *first; /* events in the order of their times */
 	uint64_t free_at;        /* the time until which its processor is busy */
-	int waiting, up, tries, tries_most;
+	int waiting, up, to_be_up, tries, tries_most;
 	struct link **links; /* by peer */
 };
 /* Represents a queue pair and the log of its link. */
@@ -508,21 +510,30 @@ static struct path_choice path;
 static struct queue_sizes sizes = { .reads = 16, .log_entries = 16 };
 static uint8_t keys[RANKS_MOST][32]; /* the same for all, because the keys do not matter here */
 
+static sluice_job plan; /* its size, and no servers: one rank in 64 is a hub */
+static int with_hubs;
+
+/* Returns 1 if two ranks connect now over the network. */
 static int meet(int a, int b)
 {
-	return a / NODE_RANKS != b / NODE_RANKS;
+	return a / NODE_RANKS != b / NODE_RANKS && (!with_hubs || hubs_connect(&plan, a, b));
 }
 
-static void open_rank(int rank)
+static int meetings(int rank)
+{
+	int n = 0;
+
+	for (int peer = 0; peer < size; peer++)
+		n += meet(rank, peer);
+	return n;
+}
+
+/* Begins the connections that the rank does not have yet. */
+static void begin_links(int rank)
 {
 	struct sim_rank *r = &ranks[rank];
-	const struct peer_keys own = { .rank = rank, .size = size, .wire_version = 1, .key = keys };
 
 	current = rank;
-	r->links = calloc((size_t)size, sizeof(*r->links));
-	assert_int_equal(connect_open(&card, rank, size, LOST_AFTER_MS, 60000, &r->connect), 0);
-	connect_use(r->connect, NULL, &sizes, &path, &events, &wants);
-	connect_admit(r->connect, &own);
 	for (int peer = 0; peer < size; peer++) {
 		struct side *s = side_of(rank, peer);
 		const struct verbs_record its = {
@@ -538,10 +549,25 @@ static void open_rank(int rank)
 					      .rights = (struct rights_peer *)(void *)s,
 					      .pair = (struct queue_pair *)(void *)s };
 
+		if (!meet(rank, peer) || r->links[peer])
+			continue;
 		*s = (struct side){ .rank = rank, .peer = peer, .client = rank < peer };
-		if (meet(rank, peer))
-			assert_int_equal(connect_add(r->connect, &config, &r->links[peer]), 0);
+		assert_int_equal(connect_add(r->connect, &config, &r->links[peer]), 0);
 	}
+	r->to_be_up = meetings(rank);
+}
+
+static void open_rank(int rank)
+{
+	struct sim_rank *r = &ranks[rank];
+	const struct peer_keys own = { .rank = rank, .size = size, .wire_version = 1, .key = keys };
+
+	current = rank;
+	r->links = calloc((size_t)size, sizeof(*r->links));
+	assert_int_equal(connect_open(&card, rank, size, LOST_AFTER_MS, 60000, &r->connect), 0);
+	connect_use(r->connect, NULL, &sizes, &path, &events, &wants);
+	connect_admit(r->connect, &own);
+	begin_links(rank);
 }
 
 /* Delivers greetings to their links, as completions do. */
@@ -587,7 +613,7 @@ static uint64_t next_look(const struct sim_rank *r)
 static int all_up(void)
 {
 	for (int r = 0; r < size; r++)
-		if (ranks[r].up < size - NODE_RANKS)
+		if (ranks[r].up < ranks[r].to_be_up)
 			return 0;
 	return 1;
 }
@@ -597,8 +623,11 @@ static uint64_t connect_all(uint64_t skew_ms)
 {
 	const uint64_t most = (uint64_t)60 * 1000000000;
 
+	const uint64_t begin = now;
+
 	for (int r = 0; r < size; r++)
-		ranks[r].free_at = (uint64_t)(r * 7919 % size) * skew_ms * 1000000 / (uint64_t)size;
+		ranks[r].free_at = begin +
+				   (uint64_t)(r * 7919 % size) * skew_ms * 1000000 / (uint64_t)size;
 	for (unsigned turn = 1;; turn++) {
 		int first = 0;
 
@@ -606,8 +635,8 @@ static uint64_t connect_all(uint64_t skew_ms)
 			if (next_look(&ranks[r]) < next_look(&ranks[first]))
 				first = r;
 		run_rank(first, next_look(&ranks[first]));
-		if (now > most || (turn % 64 == 0 && all_up()))
-			return now / 1000000;
+		if (now - begin > most || (turn % 64 == 0 && all_up()))
+			return (now - begin) / 1000000;
 	}
 }
 
@@ -634,14 +663,11 @@ static void close_all(void)
 	event_queue_close(&events);
 }
 
-static void check_job(int n, uint64_t skew_ms, uint64_t most_ms)
+static void open_all(int n)
 {
-	const long pairs = (long)n * (n - NODE_RANKS) / 2;
-	uint64_t ms;
-	int tries = 0;
-
 	size = n;
 	now = 0;
+	plan = (sluice_job){ .size = n, .workers = n };
 	memset(ranks, 0, sizeof(ranks));
 	requests = stale = live_ended = overflows = 0;
 	sides = calloc((size_t)n * (size_t)n, sizeof(*sides));
@@ -654,19 +680,65 @@ static void check_job(int n, uint64_t skew_ms, uint64_t most_ms)
 	}
 	for (int r = 0; r < n; r++)
 		open_rank(r);
-	ms = connect_all(skew_ms);
-	for (int r = 0; r < n; r++)
+}
+
+/* Connects the ranks that have begun to, which are `pairs` pairs of ranks. */
+static void check_connect(const char *what, long pairs, uint64_t skew_ms, uint64_t most_ms)
+{
+	const long before = requests;
+	long meet_now = 0;
+	int tries = 0;
+	const uint64_t ms = connect_all(skew_ms);
+
+	for (int r = 0; r < size; r++) {
+		meet_now += ranks[r].up;
 		if (ranks[r].tries_most > tries)
 			tries = ranks[r].tries_most;
-	print_message("%d ranks, begun within %d ms: connected after %d ms, %ld requests for %ld "
-		      "pairs, %ld stale, %ld beyond the backlog, at most %d tries at once\n",
-		      n, (int)skew_ms, (int)ms, requests, pairs, stale, overflows, tries);
+	}
+	print_message("%d ranks, %s, begun within %d ms: connected after %d ms, %ld requests for "
+		      "%ld pairs, %ld stale, %ld beyond the backlog, at most %d tries at once\n",
+		      size, what, (int)skew_ms, (int)ms, requests - before, pairs, stale, overflows,
+		      tries);
 	assert_true(all_up());
+	assert_int_equal(meet_now / 2, before ? (long)size * (size - NODE_RANKS) / 2 : pairs);
 	assert_in_range(ms, 1, most_ms);
 	assert_int_equal(live_ended, 0);
 	assert_in_range(tries, 1, LINK_TRIES_MOST);
-	assert_in_range(requests, pairs, pairs + pairs / 5);
+	assert_in_range(requests - before, pairs, pairs + pairs / 5);
+}
+
+static long pairs_of_all(int n)
+{
+	return (long)n * (n - NODE_RANKS) / 2;
+}
+
+static void check_job(int n, uint64_t skew_ms, uint64_t most_ms)
+{
+	with_hubs = 0;
+	open_all(n);
+	check_connect("all pairs", pairs_of_all(n), skew_ms, most_ms);
 	close_all();
+}
+
+/* Every rank connects with the hub of each other node. */
+static void open_hubs(int n, uint64_t skew_ms, uint64_t most_ms)
+{
+	const long nodes = n / NODE_RANKS;
+
+	with_hubs = 1;
+	open_all(n);
+	check_connect("hubs", nodes * (nodes - 1) * (NODE_RANKS - 1) + nodes * (nodes - 1) / 2,
+		      skew_ms, most_ms);
+}
+
+static void connect_the_others(uint64_t most_ms)
+{
+	const long by_hubs = requests;
+
+	with_hubs = 0;
+	for (int r = 0; r < size; r++)
+		begin_links(r);
+	check_connect("the others", pairs_of_all(size) - by_hubs, 0, most_ms);
 }
 
 /* Returns 1 under sanitizers and valgrind, which run only the smaller job. */
@@ -684,4 +756,16 @@ TEST(ranks_of_8_nodes__all_connect_at_once__within_20_s_and_no_live_connection_e
 	check_job(2 * NODE_RANKS, 0, 20000);
 	if (!slow_here())
 		check_job(RANKS_MOST, 1000, 20000);
+}
+
+TEST(ranks_with_hubs__connect_with_these__and_with_the_others_later)
+{
+	open_hubs(2 * NODE_RANKS, 0, 5000);
+	assert_int_equal(requests, 2 * (NODE_RANKS - 1) + 1);
+	connect_the_others(20000);
+	close_all();
+	if (slow_here())
+		return;
+	open_hubs(RANKS_MOST, 1000, 5000);
+	close_all();
 }

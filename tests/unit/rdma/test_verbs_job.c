@@ -265,7 +265,7 @@ static void *run_rank(void *argument)
 	return NULL;
 }
 
-static void run_job(void)
+static void run_threads(void *(*rank)(void *))
 {
 	pthread_t threads[RANKS];
 	const char *leak;
@@ -274,20 +274,25 @@ static void run_job(void)
 	log_set_sink(swallow, NULL);
 	pthread_barrier_init(&meeting, NULL, RANKS);
 	for (intptr_t r = 0; r < RANKS; r++)
-		assert_int_equal(pthread_create(&threads[r], NULL, run_rank, (void *)r), 0);
+		assert_int_equal(pthread_create(&threads[r], NULL, rank, (void *)r), 0);
 	for (int r = 0; r < RANKS; r++)
 		pthread_join(threads[r], NULL);
 	for (int r = 0; r < RANKS; r++)
 		assert_string_equal(troubles[r], "");
-	for (int r = 1; r < RANKS; r++)
-		assert_int_equal(digests[r], digests[0]);
 	assert_int_equal(fake_counts.overflows, 0);
 	assert_int_equal(fake_counts.no_receive, 0);
-	assert_int_equal(after.access_errors, before.access_errors);
 	leak = fake_leak();
 	if (leak != NULL)
 		fail_msg("%s", leak);
 	pthread_barrier_destroy(&meeting);
+}
+
+static void run_job(void)
+{
+	run_threads(run_rank);
+	for (int r = 1; r < RANKS; r++)
+		assert_int_equal(digests[r], digests[0]);
+	assert_int_equal(after.access_errors, before.access_errors);
 }
 
 TEST(steady_state__three_ranks_three_shards__one_write_one_read_one_notice_per_pair)
@@ -396,4 +401,65 @@ TEST(steady_state__three_long_shards_a_rank__no_notice_waits_for_another)
 	assert_int_equal(most_bells(BELL_PUSH), STEPS);
 	assert_int_equal(most_bells(BELL_NOTICE), 3 * STEPS);
 	assert_in_range(most_bells(BELL_READ), STEPS, 3 * STEPS);
+}
+
+/* ---- connections on demand ---------------------------------------------------- */
+
+static int pairs_of_workers[2]; /* queue pairs after training, and with a region */
+
+/* Two workers and a server. Rank 0 counts between two rounds. */
+static int train_and_connect(sluice_job *job, float *params, float *grad)
+{
+	sluice_model_attr attr = { .size = sizeof(attr), .count = count, .recipe = "up=all" };
+	sluice_model *model = NULL;
+	int rc = sluice_model_open(job, &attr, params, &model);
+
+	if (rc == 0 && !sluice_is_worker(job))
+		rc = sluice_serve(model);
+	for (int i = 0; rc == 0 && i < WARM && sluice_is_worker(job); i++)
+		rc = step(model, params, grad, i, my_rank);
+	sluice_model_close(&model);
+	if (rc == 0 && my_rank == 0)
+		pairs_of_workers[0] = counts_now().qps;
+	if (rc == 0)
+		rc = sluice_barrier(job);
+	if (rc == 0)
+		rc = use_region(job);
+	if (rc == 0 && my_rank == 0)
+		pairs_of_workers[1] = counts_now().qps;
+	return rc == 0 ? sluice_barrier(job) : rc;
+}
+
+static void *run_rank_on_demand(void *argument)
+{
+	sluice_job_attr where = { .size = sizeof(where),
+				  .servers = 1,
+				  .wait_timeout_ms = TIMEOUT_MS };
+	float *params = calloc(count, sizeof(*params)), *grad = calloc(count, sizeof(*grad));
+	sluice_job *job = NULL;
+	int rc;
+
+	my_rank = (int)(intptr_t)argument;
+	rc = sluice_init(&where, &job);
+	if (rc == 0)
+		rc = train_and_connect(job, params, grad);
+	if (rc != 0)
+		snprintf(troubles[my_rank], sizeof(troubles[0]), "rank %d: %s", my_rank,
+			 sluice_last_error());
+	sluice_finalize(&job);
+	free(params);
+	free(grad);
+	return NULL;
+}
+
+TEST(job__above_the_mesh__two_workers_make_no_queue_pair_until_a_region_needs_it)
+{
+	fake_reset();
+	setenv("SLUICE_MESH", "2", 1);
+	user_bytes = 100000;
+	run_threads(run_rank_on_demand);
+	user_bytes = 0;
+	unsetenv("SLUICE_MESH");
+	assert_int_equal(pairs_of_workers[0], 2 * 2);
+	assert_int_equal(pairs_of_workers[1], 2 * 3);
 }

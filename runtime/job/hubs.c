@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * See hubs.h. */
+#include "job/hubs.h"
+#include "job/state.h"
+#include <stdlib.h>
+
+enum {
+	FIRST_FORWARDED = 2, /* round */
+	/* The index of a notify: 1 + the most bytes of a message, or HEADS + the rank of a head. */
+	HEADS = 1 << 16,
+	HEAD_BYTES = COLLECTIVE_HEADER_BYTES,
+	ROW_BYTES = COLLECTIVE_HEADER_BYTES + COLLECTIVE_BYTES
+};
+
+struct hubs {
+	/* on a member */
+	struct region *rows; /* a row for each rank, and then a head for each rank */
+	uint64_t arrived;    /* the last round whose messages are in the rows */
+	size_t stride;       /* of the rows */
+	/* on a hub */
+	struct region *board;    /* the messages of two rounds, as long as puts may read them */
+	struct remote **members; /* [rank]: the rows of a member of this hub, else NULL */
+	uint64_t begun, put;     /* the last round that this hub began to forward; has forwarded */
+	uint32_t bytes;          /* of a message in that round, at most */
+	int next;                /* the rank at which hubs_put() continues */
+};
+
+int hubs_wanted(const sluice_job *job)
+{
+	return job->size > job->settings.mesh;
+}
+
+int hubs_are(const sluice_job *job, int rank)
+{
+	return job->servers ? rank >= job->workers : rank % HUB_RANKS == 0;
+}
+
+int hubs_count(const sluice_job *job)
+{
+	return job->servers ? job->servers : (job->size + HUB_RANKS - 1) / HUB_RANKS;
+}
+
+int hubs_of(const sluice_job *job, int member)
+{
+	return job->servers ? job->workers + member % job->servers : member - member % HUB_RANKS;
+}
+
+int hubs_connect(const sluice_job *job, int a, int b)
+{
+	return a == b || hubs_are(job, a) || hubs_are(job, b);
+}
+
+/* Heads follow the rows. */
+static size_t head_offset(const sluice_job *job, int rank)
+{
+	return (size_t)job->size * ROW_BYTES + (size_t)rank * HEAD_BYTES;
+}
+
+int hubs_open(sluice_job *job)
+{
+	const size_t rows = (size_t)job->size * ROW_BYTES;
+
+	if (!hubs_wanted(job))
+		return 0;
+	struct hubs *hubs = job->hubs = calloc(1, sizeof(*hubs));
+	if (!hubs)
+		return fail(SLUICE_ENOMEM, "no memory for %d peers", job->size);
+	hubs->arrived = hubs->put = hubs->begun = FIRST_FORWARDED - 1;
+	hubs->stride = ROW_BYTES;
+	if (!hubs_are(job, job->rank))
+		return region_open(head_offset(job, job->size), REGION_WRITE, "rows", &hubs->rows);
+	hubs->members = calloc((size_t)job->size, sizeof(struct remote *));
+	return hubs->members ? region_open(2 * rows, 0, "board", &hubs->board) :
+			       fail(SLUICE_ENOMEM, "no memory for %d peers", job->size);
+}
+
+void hubs_close(sluice_job *job)
+{
+	struct hubs *hubs = job->hubs;
+
+	if (!hubs)
+		return;
+	for (int p = 0; hubs->members && p < job->size; p++)
+		if (hubs->members[p])
+			hubs->members[p]->endpoint->transport->ops->remote_close(&hubs->members[p]);
+	region_close(&hubs->rows);
+	region_close(&hubs->board);
+	free(hubs->members);
+	free(hubs);
+	job->hubs = NULL;
+}
+
+/* ---- a member ---------------------------------------------------------------- */
+
+struct region *hubs_rows(const sluice_job *job)
+{
+	return job->hubs->rows;
+}
+
+int hubs_have(const sluice_job *job, uint64_t seq)
+{
+	return job->hubs->arrived >= seq;
+}
+
+const uint8_t *hubs_row(const sluice_job *job, int rank)
+{
+	return (const uint8_t *)job->hubs->rows->base + (size_t)rank * job->hubs->stride;
+}
+
+const uint8_t *hubs_head(const sluice_job *job, int rank)
+{
+	return (const uint8_t *)job->hubs->rows->base + head_offset(job, rank);
+}
+
+int hubs_arrived(sluice_job *job, int peer, uint32_t index)
+{
+	struct hubs *hubs = job->hubs;
+
+	TOKEN_HELD(job);
+	if (!hubs || !hubs->rows || peer != hubs_of(job, job->rank))
+		return -1;
+	if (index >= HEADS)
+		return index - HEADS < (uint32_t)job->size ? (int)(index - HEADS) : -1;
+	if (index > 1 + COLLECTIVE_BYTES)
+		return -1;
+	hubs->arrived++;
+	hubs->stride = COLLECTIVE_HEADER_BYTES + index - 1;
+	return job->rank;
+}
+
+/* ---- a hub ------------------------------------------------------------------- */
+
+int hubs_meet(sluice_job *job, int member, const uint8_t *descriptor)
+{
+	struct endpoint *e = job->peers[member].endpoint;
+	struct remote **rows = &job->hubs->members[member];
+	int rc = e->transport->ops->remote_open(e, descriptor, rows);
+
+	if (!rc && (*rows)->bytes < head_offset(job, job->size))
+		rc = fail(SLUICE_EWIRE, "%s offers rows of %llu bytes: too few",
+			  rank_text(job, member), (unsigned long long)(*rows)->bytes);
+	return rc;
+}
+
+int hubs_owe(const sluice_job *job, uint64_t seq)
+{
+	return job->hubs && job->hubs->board && job->hubs->put < seq;
+}
+
+int hubs_begin(sluice_job *job, uint64_t seq, uint32_t bytes)
+{
+	struct hubs *hubs = job->hubs;
+
+	if (hubs->begun == seq)
+		return 0;
+	hubs->begun = seq;
+	hubs->bytes = bytes;
+	hubs->next = 0;
+	return 1;
+}
+
+/* No rank can begin the round after the next before all members have used the rows of this one. */
+static uint8_t *board_of(const sluice_job *job)
+{
+	const struct hubs *hubs = job->hubs;
+
+	return (uint8_t *)hubs->board->base + (hubs->begun & 1) * (size_t)job->size * ROW_BYTES;
+}
+
+uint8_t *hubs_place(const sluice_job *job, int rank)
+{
+	return board_of(job) + (size_t)rank * (COLLECTIVE_HEADER_BYTES + job->hubs->bytes);
+}
+
+int hubs_put(sluice_job *job, int *member_out)
+{
+	struct hubs *hubs = job->hubs;
+	struct transfer t = { .kind = TRANSFER_PUT_NOTIFY,
+			      .local_region = hubs->board,
+			      .local = board_of(job),
+			      .bytes = (size_t)job->size * (COLLECTIVE_HEADER_BYTES + hubs->bytes),
+			      .imm = imm_make(IMM_COLLECTIVE, 1 + hubs->bytes) };
+
+	TOKEN_HELD(job);
+	for (int *p = &hubs->next; *p < job->size; ++*p) {
+		t.remote = hubs->members[*p];
+		if (!t.remote || job->peers[*p].state != PEER_ALIVE)
+			continue;
+		int rc = t.remote->endpoint->transport->ops->post(t.remote->endpoint, &t);
+		*member_out = *p;
+		if (rc && rc != SLUICE_EPEER) /* the loss of a peer is reported by another event */
+			return rc;
+	}
+	hubs->put = hubs->begun;
+	return 0;
+}
+
+void hubs_tell(sluice_job *job, int rank, uint8_t head[COLLECTIVE_HEADER_BYTES])
+{
+	struct transfer t = { .kind = TRANSFER_PUT_NOTIFY,
+			      .offset = head_offset(job, rank),
+			      .local = head,
+			      .bytes = HEAD_BYTES,
+			      .imm = imm_make(IMM_COLLECTIVE, HEADS + (uint32_t)rank) };
+
+	TOKEN_HELD(job);
+	for (int p = 0; p < job->size; p++) {
+		t.remote = job->hubs->members[p];
+		if (t.remote && p != rank && job->peers[p].state == PEER_ALIVE)
+			t.remote->endpoint->transport->ops->post(t.remote->endpoint, &t);
+	}
+}

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Hubs: the ranks that forward control messages in a job of more than SLUICE_MESH ranks. All ranks
+ * connect with the hubs at the start, and the hubs with each other. Two other ranks connect only
+ * when they first need it (connect.c), so most pairs of ranks never do.
+ *
+ *   hubs        the dedicated servers, with which the workers connect anyway. In a job without
+ *               servers, the first rank of every HUB_RANKS.
+ *   members     every other rank is the member of one hub.
+ *   collective  a rank writes its message to the ranks with which it is connected, so every hub
+ *               gets all messages, and puts them into the rows of its members. Messages between
+ *               two members thus travel over a tree of two levels.
+ *   heartbeat   a rank reads the pulses of the ranks with which it is connected. All hubs notice
+ *               the loss of a member, and report it to all ranks. All ranks notice the loss of a
+ *               hub by themselves.
+ *
+ * A rank that fails writes its status to the ranks with which it is connected, and each of these
+ * does the same, so it reaches all. Membership (members.c) needs only the connections with the
+ * servers.
+ *
+ * hubs.c owns the rows and decides who is a hub; messages.c fills them. Token held, in all
+ * functions after hubs_open(). */
+#ifndef RUNTIME_HUBS_H
+#define RUNTIME_HUBS_H
+#include "job/lines.h"
+#include "sluice.h"
+#include <stddef.h>
+#include <stdint.h>
+
+enum { HUB_RANKS = 64 };
+
+struct hubs;
+
+/* Returns 1 if this job has more ranks than SLUICE_MESH allows to connect at the start. */
+int hubs_wanted(const sluice_job *job);
+/* Makes job->hubs if hubs are wanted. It stays NULL if all ranks connect at the start. */
+int hubs_open(sluice_job *job);
+void hubs_close(sluice_job *job);
+
+/* ---- who is a hub; only if job->hubs is not NULL ---- */
+int hubs_are(const sluice_job *job, int rank);
+int hubs_count(const sluice_job *job);
+/* Returns the hub of a member. */
+int hubs_of(const sluice_job *job, int member);
+/* Returns 1 if two ranks connect at the start. */
+int hubs_connect(const sluice_job *job, int a, int b);
+
+/* ---- rows ---- */
+/* The memory to which the hub of this member puts the messages of a round. NULL on a hub. */
+struct region *hubs_rows(const sluice_job *job);
+/* Opens the rows of this hub's member from their descriptor. */
+int hubs_meet(sluice_job *job, int member, const uint8_t *descriptor);
+
+/* Returns 1 if the messages of that round are in this member's rows. The first round of a job
+ * exchanges the descriptors of the rows, and forwards nothing. */
+int hubs_have(const sluice_job *job, uint64_t seq);
+/* Returns the message of a rank in this member's rows. Its bytes may be hostile. */
+const uint8_t *hubs_row(const sluice_job *job, int rank);
+/* Returns the head (hubs_tell()) that this rank's hub has written for a rank. */
+const uint8_t *hubs_head(const sluice_job *job, int rank);
+/* Handles a notify of a hub. index: that of the notify, which is not 0. Returns the rank whose head
+ * has arrived, or this rank if messages have arrived, or -1 if the peer may not send this. */
+int hubs_arrived(sluice_job *job, int peer, uint32_t index);
+
+/* Returns 1 if this rank must still forward the messages of that round. */
+int hubs_owe(const sluice_job *job, uint64_t seq);
+/* Returns 1 when called for the first time in that round: the caller then writes all messages to
+ * their places. bytes: the most bytes of a message. */
+int hubs_begin(sluice_job *job, uint64_t seq, uint32_t bytes);
+uint8_t *hubs_place(const sluice_job *job, int rank);
+/* Puts the messages into the rows of all members. Returns 0 when all are posted, SLUICE_EAGAIN if a
+ * queue is full (call it again after progress), or another error of the member *member_out. */
+int hubs_put(sluice_job *job, int *member_out);
+/* Writes the head of a rank's message to all members before the round is complete. If a queue is
+ * full, the member gets none. */
+void hubs_tell(sluice_job *job, int rank, uint8_t head[COLLECTIVE_HEADER_BYTES]);
+#endif

@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Jobs of more than SLUICE_MESH ranks: which pairs of ranks connect and when, collectives that hubs
+ * forward, and losses of members and of hubs. Large jobs are simulated; ranks that die are
+ * processes. */
+#include "ranks.h"
+#include "job/hubs.h"
+#include "job/state.h"
+#include "sluice_region.h"
+#include "cases.h"
+#include <math.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { IN_TIME = 30000 };
+
+/* ---- connections ------------------------------------------------------------- */
+
+static int connected_from(const sluice_job *job)
+{
+	int n = 0;
+
+	for (int p = job->rank + 1; p < job->size; p++)
+		n += job->peers[p].control != NULL;
+	return n;
+}
+
+/* The pairs that are connected after training, a broadcast, and sluice_region_open(). */
+struct pairs {
+	uint32_t shards;
+	int trained, spread, all;
+};
+
+static void check_collectives(sluice_job *job, uint64_t *all)
+{
+	enum { BYTES = SLUICE_GATHER_MAX / 8 * 8, WORDS = BYTES / 8 };
+	uint64_t words[WORDS];
+	double sum[3] = { 1, job->rank, 0.5 };
+
+	for (int i = 0; i < WORDS; i++)
+		words[i] = (uint64_t)(job->rank * 1000 + i);
+	CHECK_OK(sluice_gather(job, words, BYTES, all));
+	for (int w = 0; w < job->workers; w++)
+		for (int i = 0; i < WORDS; i++)
+			CHECK(all[w * WORDS + i] == (uint64_t)(w * 1000 + i));
+	CHECK_OK(sluice_sum(job, sum, 3));
+	CHECK(sum[0] == job->workers && sum[1] == job->workers * (job->workers - 1) / 2);
+	CHECK(sum[2] == 0.5 * job->workers);
+	CHECK_OK(sluice_barrier(job));
+}
+
+/* More bytes than a message has: the root connects with all ranks. */
+static void check_broadcast(sluice_job *job)
+{
+	static const char text[3000] = "the bytes of rank 5";
+	char says[sizeof(text)] = "";
+
+	if (job->rank == 5)
+		memcpy(says, text, sizeof(says));
+	CHECK_OK(sluice_broadcast(job, says, sizeof(says), 5));
+	CHECK(!memcmp(says, text, sizeof(says)));
+}
+
+static int train_and_count(sluice_job *job, void *context)
+{
+	struct pairs *pairs = context;
+	float params[400] = { 0 }, grad[400];
+	uint64_t *all = malloc((size_t)job->size * SLUICE_GATHER_MAX);
+	sluice_model *model = OPEN(job, params, .count = 400, .shards = pairs->shards,
+				   .recipe = "up=all down=all", .lr = 1.0f / 1024);
+
+	if (sluice_is_worker(job)) {
+		check_collectives(job, all);
+		for (int step = 0; step < 3; step++) {
+			for (int i = 0; i < 400; i++)
+				grad[i] = (float)(job->rank + i + step);
+			CHECK_STEP(model, grad, params);
+		}
+		for (int i = 0; i < 400; i++) {
+			const float mean = (float)(job->workers - 1) / 2 + (float)i + 1;
+
+			CHECK(fabsf(params[i] + 3 * mean / 1024) < 1e-5f);
+		}
+		pairs->trained += connected_from(job);
+		check_broadcast(job);
+	} else {
+		CHECK_OK(sluice_serve(model));
+		pairs->trained += connected_from(job);
+	}
+	sluice_model_close(&model);
+	pairs->spread += connected_from(job);
+	free(all);
+	sluice_region *region = NULL;
+	CHECK_OK(sluice_region_open(job, 64, &region));
+	pairs->all += connected_from(job);
+	const int next = (job->rank + 1) % job->size,
+		  last = (job->rank + job->size - 1) % job->size;
+	CHECK_OK(sluice_region_put(region, next, 0, &job->rank, sizeof(int), 1));
+	CHECK_OK(sluice_region_wait(region, last, 1));
+	CHECK(*(int *)sluice_region_base(region) == last);
+	sluice_region_close(&region);
+	return 0;
+}
+
+static void check_pairs(int ranks, int servers, uint32_t shards, int trained, int spread)
+{
+	struct pairs pairs = { .shards = shards };
+	sluice_job_attr attr = { .size = sizeof attr, .servers = servers };
+
+	assert_int_equal(sluice_simulate(&attr, ranks, train_and_count, &pairs), 0);
+	print_message("%d workers, %d servers: %d pairs connected after training, of %d\n",
+		      ranks - servers, servers, pairs.trained, pairs.all);
+	assert_int_equal(pairs.trained, trained);
+	assert_int_equal(pairs.spread, trained + spread);
+	assert_int_equal(pairs.all, ranks * (ranks - 1) / 2);
+}
+
+TEST(train__128_workers_and_8_servers__no_two_workers_connect_until_a_region_opens)
+{
+	check_pairs(136, 8, 8, 128 * 8 + 8 * 7 / 2, 127);
+}
+
+/* Ranks 0 and 64 are hubs, and ranks 0 and 36 own the shards. */
+TEST(train__72_workers_and_2_shards__workers_connect_with_hubs_and_owners_only)
+{
+	check_pairs(72, 0, 2, 71 + 70 + 69, 68);
+}
+
+TEST(train__one_server__forwards_all)
+{
+	check_pairs(66, 1, 1, 65, 64);
+}
+
+TEST(train__64_ranks__all_connect_at_the_start)
+{
+	check_pairs(64, 4, 4, 64 * 63 / 2, 0);
+}
+
+/* ---- groups ------------------------------------------------------------------- */
+
+static int split_in_four(sluice_job *job, void *context)
+{
+	int *connected = context;
+	double ones = 1;
+	sluice_job *group = NULL;
+
+	CHECK_OK(sluice_split(job, job->rank % 4, 0, &group));
+	CHECK_OK(sluice_sum(group, &ones, 1));
+	CHECK(ones == job->size / 4);
+	sluice_finalize(&group);
+	CHECK_OK(sluice_sum(job, &ones, 1));
+	CHECK(ones == job->size * (job->size / 4));
+	*connected += connected_from(job);
+	return 0;
+}
+
+/* Four groups of 20 ranks; hubs are the ranks 0 and 64, both in the first group. */
+TEST(split__in_four_groups__members_of_a_group_connect)
+{
+	int connected = 0;
+
+	assert_int_equal(sluice_simulate(NULL, 80, split_in_four, &connected), 0);
+	assert_int_equal(connected, 4 * (20 * 19 / 2) + 2 * 60);
+}
+
+/* ---- errors ------------------------------------------------------------------- */
+
+/* Each rank of a small job has one hub. */
+static sluice_job *join_with_hubs(int servers, int on_failure)
+{
+	sluice_job_attr attr = { .size = sizeof attr,
+				 .servers = servers,
+				 .on_failure = on_failure };
+
+	setenv("SLUICE_MESH", "2", 1);
+	log_capture();
+	return rank_join(&attr);
+}
+
+TEST_IN_RANKS(collectives__that_differ__fail_on_all_ranks, 5)
+{
+	sluice_job *job = join_with_hubs(0, 0);
+	double one = 1;
+	const int rc = rank == 3 ? sluice_sum(job, &one, 1) : sluice_barrier(job);
+
+	CHECK(rc == SLUICE_EINVAL || rc == SLUICE_EPEER);
+	CHECK(error_says("collectives differ", rank == 3 ? NULL : "rank 3 (node n2)"));
+	sluice_finalize(&job);
+	return 0;
+}
+
+TEST_IN_RANKS(settings__that_differ__are_refused_on_all_ranks, 3)
+{
+	sluice_job *job = NULL;
+
+	log_capture();
+	setenv("SLUICE_MESH", rank == 1 ? "2" : "3", 1);
+	CHECK(sluice_init(NULL, &job) == SLUICE_EPEER);
+	CHECK(error_says("SLUICE_MESH is below the number of ranks on rank 1 (node n1)",
+			 "give all ranks the same"));
+	return 0;
+}
+
+/* ---- losses ------------------------------------------------------------------- */
+
+struct loss {
+	int servers, victim, finalizes;
+};
+
+/* All ranks call sluice_barrier(), or sluice_finalize(), and the victim kills itself instead. */
+static int lose_one(int rank, void *argument)
+{
+	const struct loss *l = argument;
+	sluice_job *job = join_with_hubs(l->servers, 0);
+	char who[32];
+
+	snprintf(who, sizeof(who), "rank %d (node n%d)", l->victim, l->victim / 2 + 1);
+	CHECK_OK(sluice_barrier(job));
+	if (rank == l->victim) {
+		sleep_ms(100); /* the others wait in the call */
+		kill(getpid(), SIGKILL);
+	}
+	if (!l->finalizes) {
+		CHECK(sluice_barrier(job) == SLUICE_EPEER);
+		CHECK(error_says(who, "is lost"));
+	}
+	sluice_finalize(&job);
+	CHECK(log_saw(who, "is lost", NULL, NULL));
+	return 0;
+}
+
+static void check_loss(int servers, int victim, int finalizes)
+{
+	struct loss l = { servers, victim, finalizes };
+	int status[6];
+
+	run_ranks_status(6, lose_one, &l, NULL, IN_TIME, status);
+	for (int r = 0; r < 6; r++)
+		if (r != victim && status[r])
+			fail_msg("%d servers, victim %d: rank %d has status 0x%x", servers, victim,
+				 r, (unsigned)status[r]);
+}
+
+TEST(kill__a_member_or_a_hub__all_name_it)
+{
+	for (int servers = 0; servers <= 2; servers++)
+		for (int victim = 0; victim < 6; victim++)
+			check_loss(servers, victim, 0);
+}
+
+TEST(kill__while_all_finalize__all_name_it)
+{
+	check_loss(0, 0, 1);
+	check_loss(0, 4, 1);
+	check_loss(2, 3, 1);
+	check_loss(2, 5, 1);
+}
+
+/* Ranks 1 and 2 are not connected until the region is opened. */
+static int lose_one_before_it_connects(int rank, void *argument)
+{
+	sluice_job *job = join_with_hubs(0, 0);
+	sluice_region *region = NULL;
+
+	CHECK_OK(sluice_barrier(job));
+	if (rank == 2)
+		kill(getpid(), SIGKILL);
+	CHECK(sluice_region_open(job, 64, &region) == SLUICE_EPEER);
+	CHECK(error_says("rank 2 (node n2)", NULL));
+	sluice_finalize(&job);
+	return 0;
+}
+
+TEST(kill__before_a_late_connection__all_name_the_rank)
+{
+	int status[5];
+
+	run_ranks_status(5, lose_one_before_it_connects, NULL, NULL, IN_TIME, status);
+	for (int r = 0; r < 5; r++)
+		if (r != 2 && status[r])
+			fail_msg("rank %d has status 0x%x", r, (unsigned)status[r]);
+}
+
+/* A worker is lost, and the others connect afterwards. */
+static int go_on_without_one(int rank, void *argument)
+{
+	sluice_job *job = join_with_hubs(2, SLUICE_CONTINUE);
+	sluice_region *region = NULL;
+	double ones = 1;
+
+	CHECK_OK(sluice_barrier(job));
+	if (rank == 1)
+		kill(getpid(), SIGKILL);
+	while (sluice_living(job) == 4)
+		sleep_ms(1);
+	CHECK_OK(sluice_sum(job, &ones, 1));
+	CHECK(ones == 3);
+	CHECK_OK(sluice_region_open(job, 64, &region));
+	if (sluice_is_worker(job))
+		CHECK(job->peers[rank == 0 ? 2 : 0].control && !job->peers[1].control);
+	sluice_region_close(&region);
+	sluice_finalize(&job);
+	return 0;
+}
+
+TEST(kill__a_worker_of_a_job_that_continues__later_connections_leave_it_out)
+{
+	int status[6];
+
+	run_ranks_status(6, go_on_without_one, NULL, NULL, IN_TIME, status);
+	for (int r = 0; r < 6; r++)
+		if (r != 1 && status[r])
+			fail_msg("rank %d has status 0x%x", r, (unsigned)status[r]);
+}
