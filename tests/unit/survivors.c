@@ -89,7 +89,7 @@ static int post_and_die(struct endpoint *e, const struct transfer *t)
 
 static void die_after_mails(sluice_job *job, int n)
 {
-	struct transport *t = job->peers[job->rank ? 0 : 1].endpoint->transport;
+	struct transport *t = job->peers[RANKS - 1].endpoint->transport;
 	progress_take(job); /* the progress thread reads ops with the token held */
 	mails_left = n;
 	real_ops = t->ops;

@@ -42,10 +42,10 @@ TEST(kill__two_or_three_at_once__the_others_go_on)
 	}
 }
 
-TEST(die__in_the_middle_of_a_collective__all_survivors_get_the_same_sums)
+static void die_in_mails(int most)
 {
 	for (int worker = 0; worker < WORKERS; worker++)
-		for (int mails = 1; mails <= RANKS - 1; mails++) {
+		for (int mails = 1; mails <= most; mails++) {
 			if (thinned((size_t)(worker * RANKS + mails), 5))
 				continue;
 			struct plan *p = new_plan(0, 1u << worker);
@@ -53,6 +53,19 @@ TEST(die__in_the_middle_of_a_collective__all_survivors_get_the_same_sums)
 			p->dies_in_mail = mails;
 			run(p);
 		}
+}
+
+TEST(die__in_the_middle_of_a_collective__all_survivors_get_the_same_sums)
+{
+	die_in_mails(RANKS - 1);
+}
+
+/* The worker writes to the servers only, and dies after the first one or the second one. */
+TEST(die__in_the_middle_of_a_collective_over_hubs__all_survivors_get_the_same_sums)
+{
+	setenv("SLUICE_MESH", "2", 1);
+	die_in_mails(SERVERS);
+	unsetenv("SLUICE_MESH");
 }
 
 /* ---- stopped --------------------------------------------------------------- */
