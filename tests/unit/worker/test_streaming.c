@@ -296,6 +296,23 @@ TEST_IN_JOB(close__by_a_worker_with_fewer_steps__fails_only_what_needs_its_push,
 	sluice_model_close(&model);
 }
 
+/* A close waits for the exchange under way, because a shard would publish it to closed windows. */
+TEST_IN_JOB(close__while_an_exchange_is_under_way__waits_for_it, 2)
+{
+	float params[N];
+	sluice_model *model = open_model(job, params,
+					 "up=all down=all signal=drift when=every(6),late(2)");
+
+	log_capture();
+	for (uint64_t step = 1; step <= (rank ? PERIOD : 2 * PERIOD); step++)
+		CHECK_STEP(model, params, params);
+	sluice_model_close(&model);
+	if (!rank) {
+		CHECK(sluice_barrier(job) == SLUICE_EPEER);
+		CHECK(error_says("closed model 0 after 6 steps", "waits for step 12"));
+	}
+}
+
 /* ---- what is not finite, mixed ---- */
 
 TEST_IN_JOB(pull__own_parameters_that_became_nan_meanwhile__end_the_job_or_are_replaced, 1)
@@ -380,6 +397,38 @@ TEST_IN_JOB(push__fragment_beyond_clip__is_as_long_as_clip, 1)
 	for (int i = 0; i < begin_of(1); i++)
 		square += (double)(params[i] - start[i]) * (double)(params[i] - start[i]);
 	CHECK(fabs(sqrt(square) - 0.25) < 1e-5);
+	sluice_model_close(&model);
+}
+
+/* The error that SLUICE_MEASURE reports is that of the exchanged fragment alone. */
+TEST_IN_JOB(measure__of_a_fragment__compares_what_is_left_of_it, 1)
+{
+	float params[N], sent[N];
+	sluice_model *model = open_model(job, params, SPARSE);
+	sluice_model_stats stats = { .size = sizeof(stats) };
+
+	CHECK_OK(sluice_set(model, SLUICE_MEASURE, 1));
+	for (uint64_t step = 1; step <= 2 * PERIOD; step++) {
+		const int fragment = fragment_of(step);
+		double all = 0, left = 0;
+
+		step_alone(params, rank, step);
+		CHECK_OK(sluice_push(model, params));
+		if (fragment >= 0)
+			last_sent(model, sent);
+		for (int i = 0; i < N && fragment >= 0; i++) {
+			const float residual = worker_residual(model->worker)[i];
+
+			if (i < begin_of(fragment) || i >= begin_of(fragment + 1))
+				continue;
+			all += (double)(sent[i] + residual) * (double)(sent[i] + residual);
+			left += (double)residual * (double)residual;
+		}
+		CHECK_OK(sluice_pull(model, params));
+		CHECK_OK(sluice_stats(model, &stats));
+		if (fragment >= 0)
+			CHECK(fabs(stats.compression_error - left / all) < 1e-6);
+	}
 	sluice_model_close(&model);
 }
 
