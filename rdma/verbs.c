@@ -63,9 +63,11 @@ struct verbs {
 
 	struct wakeup wakeup;
 	unsigned wants; /* LINK_* */
-	/* verbs_gather(): transfers wait for its end, and n_waiting peers have some. */
-	int gathering, n_waiting;
-	struct verbs_endpoint **waiting;
+	/* verbs_gather(): transfers wait for its end, and n peers have some. */
+	struct gathered {
+		int on, n;
+		struct verbs_endpoint **peers;
+	} gathered;
 	int ticking;           /* some link's timer runs */
 	uint64_t next_look_ns; /* when to check rdma_cm, the device and the timers next */
 	uint32_t polls;
@@ -336,10 +338,10 @@ static int verbs_post(struct endpoint *e, const struct transfer *x)
 		if (rc)
 			return rc;
 	}
-	sendlog_append(ep->log, x, lkey, &target, v->gathering);
-	if (v->gathering && !ep->waits) {
+	sendlog_append(ep->log, x, lkey, &target, v->gathered.on);
+	if (v->gathered.on && !ep->waits) {
 		ep->waits = 1;
-		v->waiting[v->n_waiting++] = ep;
+		v->gathered.peers[v->gathered.n++] = ep;
 	}
 	transfer_count(e, x);
 	return SLUICE_OK;
@@ -359,12 +361,12 @@ static void verbs_gather(struct transport *t, int on)
 {
 	struct verbs *v = verbs_of(t);
 
-	v->gathering = on;
-	for (int i = 0; !on && i < v->n_waiting; i++) {
-		v->waiting[i]->waits = 0;
-		sendlog_post(v->waiting[i]->log);
+	v->gathered.on = on;
+	for (int i = 0; !on && i < v->gathered.n; i++) {
+		v->gathered.peers[i]->waits = 0;
+		sendlog_post(v->gathered.peers[i]->log);
 	}
-	v->n_waiting = on ? v->n_waiting : 0;
+	v->gathered.n = on ? v->gathered.n : 0;
 }
 
 /* ---- polling ---------------------------------------------------------------------- */
@@ -509,8 +511,8 @@ static int open_tables(struct verbs *v)
 
 	v->peers = calloc(peers, sizeof(*v->peers));
 	v->by_rank = calloc((size_t)v->size, sizeof(*v->by_rank));
-	v->waiting = calloc(peers, sizeof(*v->waiting));
-	if (!v->peers || !v->by_rank || !v->waiting)
+	v->gathered.peers = calloc(peers, sizeof(*v->gathered.peers));
+	if (!v->peers || !v->by_rank || !v->gathered.peers)
 		return fail(SLUICE_ENOMEM, "verbs: no memory for a table of %d peers", v->size);
 	rc = event_queue_open(
 		&v->events, v->sizes.receives + 3 * v->sizes.log_entries * (uint32_t)peers + 1024);
@@ -693,7 +695,7 @@ static void verbs_close(struct transport **t)
 	event_queue_close(&v->events);
 	free(v->peers);
 	free(v->by_rank);
-	free(v->waiting);
+	free(v->gathered.peers);
 	free(v);
 	*t = NULL;
 }

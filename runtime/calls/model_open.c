@@ -279,12 +279,12 @@ static int check_memory(const sluice_model *model, uint64_t need)
 /* One worker may compute a gradient while the gradients of all others are counted. */
 static int check_staleness(const struct recipe *recipe, const struct model_of *of)
 {
-	if (recipe->when != WHEN_ASYNC || recipe->staleness + 1 >= (uint32_t)of->workers)
+	if (recipe->when != WHEN_ASYNC || recipe->async.staleness + 1 >= (uint32_t)of->workers)
 		return 0;
 	return fail(SLUICE_EINVAL,
 		    "%s: when=async(%u) is too small for %d workers: while one computes a "
 		    "gradient, the pushes of all others may be counted; write async(%d) or more",
-		    of->function, recipe->staleness, of->workers, of->workers - 1);
+		    of->function, recipe->async.staleness, of->workers, of->workers - 1);
 }
 
 int model_shape(const sluice_model_attr *attr, const struct model_of *of, struct recipe *recipe,
@@ -326,7 +326,7 @@ static int prepare_model(sluice_model *model, const sluice_model_attr *attr)
 	w->param_type = (enum value_type)attr->param_type;
 	w->grad.type = (enum value_type)attr->grad_type;
 	w->grad.scale = 1;
-	step_set_rate(&w->step, recipe_drifts(&model->recipe) ? model->recipe.rate :
+	step_set_rate(&w->step, recipe_drifts(&model->recipe) ? model->recipe.drift.rate :
 				attr->lr > 0                  ? attr->lr :
 								0.01f);
 	if (!rc)
@@ -339,11 +339,11 @@ static int prepare_model(sluice_model *model, const sluice_model_attr *attr)
 	int outside = (model->recipe.memory == MEMORY_NONE && model->recipe.when != WHEN_EVERY) ||
 		      recipe_pulls_mean(&model->recipe);
 	model->update = (struct update){ .kind = model->recipe.update,
-					 .momentum = model->recipe.update_momentum,
+					 .momentum = model->recipe.update_average.momentum,
 					 .decay = model->recipe.update == UPDATE_ADAMW ?
 							  model->recipe.adam.decay :
 							  model->recipe.decay,
-					 .alpha = model->recipe.update_alpha,
+					 .alpha = model->recipe.update_average.alpha,
 					 .adam = model->recipe.adam,
 					 .freeze = model->recipe.freeze,
 					 .placement = outside ? STEP_OUTSIDE :

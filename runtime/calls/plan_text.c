@@ -182,9 +182,9 @@ static void say_messages(struct text *t, const struct recipe *recipe, const stru
 	if (l->n_fragments > 1)
 		say(t, "  one of %u fragments of the parameters is exchanged every %u steps\n",
 		    l->n_fragments, recipe_interval(recipe));
-	if (recipe->late)
+	if (recipe->every.late)
 		say(t, "  an exchange is applied %u steps after its push, and hides behind them\n",
-		    recipe->late);
+		    recipe->every.late);
 	say(t,
 	    "  a worker sends one to each of %u shards in each exchange up, of at most %zu bytes\n"
 	    "  a shard publishes one in each exchange down, of at most %zu bytes\n",
@@ -195,7 +195,8 @@ static void say_messages(struct text *t, const struct recipe *recipe, const stru
 static void say_delay(struct text *t, const struct recipe *r)
 {
 	const double density = r->up.density < r->down.density ? r->up.density : r->down.density;
-	const double left = (1 - (double)r->signal_momentum) * (1 - (double)r->update_momentum);
+	const double left = (1 - (double)r->signal_average.momentum) *
+			    (1 - (double)r->update_average.momentum);
 
 	if (r->memory == MEMORY_NONE || density >= 1)
 		return;
@@ -353,7 +354,7 @@ static void say_all_paths(struct text *t, const struct recipe *recipe, const str
 		  period            ? " of most steps" :
 				      "",
 		  &rule);
-	if (recipe->warmup_dense) {
+	if (recipe->warmup.dense) {
 		rule = plan_step(plan, recipe, schedule, 1, recipe->up.density,
 				 recipe->down.density);
 		say_paths(t, " of a step of the warm-up", &rule);

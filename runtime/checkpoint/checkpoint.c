@@ -241,7 +241,7 @@ static int find_latest(struct meeting *m, const char *dir, struct checkpoint_sum
 /* The step must be the one in LATEST, or that of the rank that has read LATEST. */
 static int check_step(const struct meeting *m)
 {
-	const uint32_t period = m->model->recipe.period;
+	const uint32_t period = m->model->recipe.every.period;
 	if (m->place.step > STEPS_MOST)
 		return fail(
 			SLUICE_EWIRE,

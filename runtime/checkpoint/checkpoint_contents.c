@@ -141,7 +141,7 @@ static const char *judge_counters(const sluice_model *model, uint64_t counters)
 static const char *judge_section(const sluice_model *model, const struct checkpoint_section *s,
 				 uint64_t step)
 {
-	const uint64_t version = step / model->recipe.period;
+	const uint64_t version = step / model->recipe.every.period;
 
 	switch (s->kind) {
 	case SECTION_WORKER: return judge_counters(model, s->numbers[0]);

@@ -42,7 +42,7 @@ static int is_lazy_unseen(const struct recipe *r)
 /* Returns 1 if the library makes the workers' own steps between exchanges. */
 static int steps_alone(const struct recipe *r)
 {
-	return r->period > 1 && !recipe_pushes_params(r);
+	return r->every.period > 1 && !recipe_pushes_params(r);
 }
 
 /* Returns 1 if workers train their own models between exchanges. */

@@ -159,7 +159,7 @@ static int publishes_union(const struct recipe *recipe, const struct schedule *s
 	       selection_kinds[recipe->up.select].exchange == EXCHANGE_OWN &&
 	       recipe->when != WHEN_ASYNC && recipe->signal != SIGNAL_INNOVATION &&
 	       !recipe->automatic && !recipe->reset && !recipe->svrg_steps &&
-	       !recipe->warmup_dense && !schedule->moves_all &&
+	       !recipe->warmup.dense && !schedule->moves_all &&
 	       (recipe_pulls_mean(recipe) || recipe->update == UPDATE_SGD ||
 		recipe->update == UPDATE_SIGN);
 }
@@ -213,7 +213,7 @@ static void size_messages(struct shard_layout *s, const struct recipe *recipe, s
 	const int whole = recipe->reset || recipe->svrg_steps;
 
 	/* In a dense warm-up, all coordinates must fit in 8 bits. */
-	other = recipe->warmup_dense ? message_bound(s->span, s->span, WARMUP_VALUES) : 0;
+	other = recipe->warmup.dense ? message_bound(s->span, s->span, WARMUP_VALUES) : 0;
 	slot = slot < other ? other : slot;
 	delta = delta < other ? other : delta;
 	s->slot_bytes = whole && slot < everything ? everything : slot;
@@ -246,7 +246,7 @@ static uint32_t message_room(const struct layout *l, const struct shard_layout *
 			    publishes_support(recipe, schedule) || up->exchange == EXCHANGE_SKETCH;
 
 	if (recipe->up.select == SELECT_ALL || (recipe->down.select == SELECT_ALL && !settled) ||
-	    recipe->automatic || recipe->reset || recipe->svrg_steps || recipe->warmup_dense ||
+	    recipe->automatic || recipe->reset || recipe->svrg_steps || recipe->warmup.dense ||
 	    recipe->when == WHEN_ASYNC || up->varies || down->varies)
 		return most;
 	if (!stays_sparse(s->span, s->up_capacity, recipe->up.values) ||
@@ -318,7 +318,7 @@ static int make_shards(struct layout *l, const struct recipe *recipe,
 int layout_make(const sluice_model_attr *attr, struct recipe *recipe,
 		const struct schedule *schedule, int size, int workers, struct layout *out)
 {
-	const uint32_t parts = recipe->fragments;
+	const uint32_t parts = recipe->every.fragments;
 	*out = (struct layout){ .count = attr->count,
 				.size = size,
 				.workers = workers,

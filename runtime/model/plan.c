@@ -333,8 +333,10 @@ static uint64_t when_traits(const struct recipe *recipe)
 {
 	switch (recipe->when) {
 	case WHEN_EVERY:
-		return TRAIT(EVERY) | (recipe->period > 1 ? TRAIT(PERIOD) : 0) |
-		       (recipe->period > 1 && !recipe_pushes_params(recipe) ? TRAIT(OWN_MODEL) : 0);
+		return TRAIT(EVERY) | (recipe->every.period > 1 ? TRAIT(PERIOD) : 0) |
+		       (recipe->every.period > 1 && !recipe_pushes_params(recipe) ?
+				TRAIT(OWN_MODEL) :
+				0);
 	case WHEN_LAZY:
 	case WHEN_LAZY_SERVER: return TRAIT(LAZY);
 	case WHEN_ASYNC: return TRAIT(ASYNC);
@@ -385,7 +387,7 @@ void plan_make(struct path_plan *plan, const struct recipe *recipe, enum value_t
 		{ recipe_pulls_mean(recipe), TRAIT(NO_UPDATE) },
 		{ recipe_averages(recipe), TRAIT(AVERAGE) },
 		{ recipe->update == UPDATE_ACCELERATED, TRAIT(ACCELERATED) },
-		{ recipe->warmup_dense, TRAIT(WARMUP_DENSE) },
+		{ recipe->warmup.dense, TRAIT(WARMUP_DENSE) },
 		{ recipe->update == UPDATE_SIGN, TRAIT(SIGN) },
 		{ recipe->decay > 0, TRAIT(DECAY) },
 		{ recipe->automatic, TRAIT(AUTO) },

@@ -346,9 +346,9 @@ int recipe_parse(const char *text, struct recipe *out)
 	memset(&d, 0, sizeof(d));
 	d.recipe.up.density = d.recipe.down.density = 1;
 	d.recipe.update = UPDATE_SGD;
-	d.recipe.period = d.recipe.fragments = 1;
+	d.recipe.every.period = d.recipe.every.fragments = 1;
 	d.recipe.memory_decay = 1;
-	d.recipe.rate = 1;
+	d.recipe.drift.rate = 1;
 	memcpy(d.recipe.dense, "*bias*", sizeof("*bias*"));
 	while ((rest = next_word(rest, &w)) != NULL) {
 		rc = read_word(&w, &d);

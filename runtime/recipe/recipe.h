@@ -108,30 +108,53 @@ struct adam_words {
 	float beta1, beta2, epsilon, decay;
 };
 
+/* The arguments of a running average. */
+struct average_words {
+	float momentum; /* momentum, nesterov */
+	float alpha;    /* ema, storm, igt: the weight of a step's vector; 0 stands for 1/t */
+};
+struct drift_words {
+	float rate; /* of the shards' update; 1 unless signal=drift */
+	float keep; /* a worker's parameters are the common ones less keep * residual */
+	float mix;  /* share of a worker's own parameters in those after an exchange */
+};
+struct warmup_words {
+	double length;
+	enum warmup_unit unit;
+	int dense; /* everything is sent in 8 bits, instead of a falling density */
+};
+struct every_words {
+	uint32_t period; /* steps between two exchanges of a coordinate; 1 unless when=every */
+	/* Parts of the parameters that are exchanged at different steps of a period. */
+	uint32_t fragments;
+	uint32_t late; /* steps from the push of an exchange to the pull that applies it */
+};
+struct async_words {
+	/* The largest number of updates between the parameters of a push and its arrival; else 0.
+	 */
+	uint32_t staleness;
+	int whole; /* parameters are published instead of their difference from the anchor */
+};
+
 struct recipe {
 	struct direction up, down;
 	enum signal_kind signal;
-	float signal_momentum;
-	int mask;           /* momentum factor masking */
-	float signal_alpha; /* storm, igt: as for update_alpha */
-	float noise;        /* standard deviation; 0: no noise */
-	float rate;         /* drift: of the shards' update; else 1 */
-	float keep; /* drift: the worker's parameters are the common ones less keep * residual */
+	struct average_words signal_average;
+	int mask;    /* momentum factor masking */
+	float noise; /* standard deviation; 0: no noise */
+	struct drift_words drift;
 	enum memory_kind memory;
 	float memory_beta;  /* lowpass, twostep */
 	float memory_decay; /* residual: the share of it that is left one exchange later; else 1 */
 	uint64_t reset;     /* steps; 0: never */
 	enum placement placement;
 	enum update_kind update;
-	float update_momentum;
-	float update_alpha; /* ema: the weight of a step's mean; 0 stands for 1/t */
+	struct average_words update_average;
 	struct adam_words adam;
 	uint64_t freeze; /* the last step that changes the variance of adam; 0: all steps do */
-	double warmup;
-	enum warmup_unit warmup_unit;
-	int warmup_dense; /* everything is sent in 8 bits, instead of a falling density */
-	char dense[256];  /* comma list of patterns, "" for none */
-	float clip;       /* 0: none */
+	struct warmup_words warmup;
+	char dense[256]; /* comma list of patterns, "" for none */
+	float clip;      /* 0: none */
 	float decay;
 	enum nonfinite_policy nonfinite;
 	enum coding_choice coding;
@@ -140,16 +163,9 @@ struct recipe {
 	uint32_t seed; /* the seed of all random numbers */
 	enum guard_kind guard;
 	enum when_kind when;
-	uint32_t period; /* steps between two exchanges of a coordinate; 1 unless when=every */
-	/* every: parts of the parameters that are exchanged at different steps of a period. */
-	uint32_t fragments;
-	uint32_t late; /* every: steps from the push of an exchange to the pull that applies it */
-	float mix;     /* drift: share of a worker's own parameters in those after an exchange */
+	struct every_words every;
 	struct lazy_words lazy;
-	/* async: the largest number of updates between the parameters of a push and its arrival;
-	 * else 0. */
-	uint32_t staleness;
-	int whole; /* async: parameters are published instead of their difference from the anchor */
+	struct async_words async;
 	/* Steps between anchors, counted over all workers; 0 unless signal=svrg. */
 	uint32_t svrg_steps;
 };
@@ -226,7 +242,7 @@ static inline int recipe_pulls_mean(const struct recipe *r)
 /* Returns the number of steps from one exchange of any fragment to the next. */
 static inline uint32_t recipe_interval(const struct recipe *r)
 {
-	return r->period / r->fragments;
+	return r->every.period / r->every.fragments;
 }
 /* Returns 1 if the tensor name matches one of the dense= patterns. */
 int recipe_sends_whole(const struct recipe *r, const char *tensor_name);

@@ -36,8 +36,8 @@ __extension__ typedef unsigned __int128 fact_set;
 	FACT(AUTO, r->automatic)                                                                   \
 	FACT(UP_WORD, axis_given(d, AXIS_UP))                                                      \
 	FACT(DOWN_WORD, axis_given(d, AXIS_DOWN))                                                  \
-	FACT(WARMUP, r->warmup > 0)                                                                \
-	FACT(WARMUP_DENSE, r->warmup_dense)                                                        \
+	FACT(WARMUP, r->warmup.length > 0)                                                         \
+	FACT(WARMUP_DENSE, r->warmup.dense)                                                        \
 	FACT(FREEZE, r->freeze != 0)                                                               \
 	FACT(FREEZE_SPARSE, freezes_sparse(r))                                                     \
 	FACT(INSIDE_WORD, d->inside_given)                                                         \
@@ -51,13 +51,13 @@ __extension__ typedef unsigned __int128 fact_set;
 	FACT(SHARD_DECAY, r->decay > 0 && r->update != UPDATE_NONE)                                \
 	FACT(RAISE, r->guard == GUARD_RAISE)                                                       \
 	FACT(EXEMPT, *r->dense != '\0')                                                            \
-	FACT(PERIOD, r->period > 1)                                                                \
+	FACT(PERIOD, r->every.period > 1)                                                          \
 	FACT(LOCAL, r->when == WHEN_EVERY && !recipe_drifts(r))                                    \
-	FACT(FRAGMENTS, r->fragments > 1)                                                          \
-	FACT(LATE, r->late != 0)                                                                   \
-	FACT(MIX, r->mix > 0)                                                                      \
+	FACT(FRAGMENTS, r->every.fragments > 1)                                                    \
+	FACT(LATE, r->every.late != 0)                                                             \
+	FACT(MIX, r->drift.mix > 0)                                                                \
 	FACT(RATE_WORD, axis_given(d, AXIS_RATE))                                                  \
-	FACT(KEEP, r->keep > 0)                                                                    \
+	FACT(KEEP, r->drift.keep > 0)                                                              \
 	FACT(UP_ALL, up == SELECT_ALL)                                                             \
 	FACT(UP_SELECTS, up != SELECT_ALL)                                                         \
 	FACT(UP_BIASED, up != SELECT_ALL && !of_up->unbiased)                                      \
@@ -78,7 +78,7 @@ __extension__ typedef unsigned __int128 fact_set;
 	FACT(GLOBAL, of_up->global || of_down->global)                                             \
 	FACT(BOTH_ALL, up == SELECT_ALL && down == SELECT_ALL)                                     \
 	FACT(BLOCK_ONE_WAY, (up == SELECT_BLOCK) != (down == SELECT_BLOCK))                        \
-	FACT(OTHER_ALPHA, r->update_alpha != r->signal_alpha)                                      \
+	FACT(OTHER_ALPHA, r->update_average.alpha != r->signal_average.alpha)                      \
 	FACT(DIVERGENCE, diverges(r))                                                              \
 	FACT(UNPAIRED, is_unpaired(r))
 
@@ -109,8 +109,8 @@ static int diverges(const struct recipe *r)
 /* schedule_compile() compares a warm-up in epochs. */
 static int freezes_sparse(const struct recipe *r)
 {
-	return r->freeze && (!r->warmup_dense ||
-			     (r->warmup_unit == WARMUP_STEPS && (double)r->freeze > r->warmup));
+	return r->freeze && (!r->warmup.dense || (r->warmup.unit == WARMUP_STEPS &&
+						  (double)r->freeze > r->warmup.length));
 }
 
 /* An average must set exactly the parameters that are pushed. */

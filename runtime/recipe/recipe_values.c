@@ -141,8 +141,8 @@ static int read_signal_word(const struct word *w, struct draft *d)
 			     r->signal == SIGNAL_DRIFT ?
 		     refuse_argument(w, item) :
 	     r->signal == SIGNAL_SVRG     ? read_svrg(w, item, r) :
-	     r->signal == SIGNAL_MOMENTUM ? read_momentum(w, item, &r->signal_momentum) :
-					    read_alpha(w, item, &r->signal_alpha);
+	     r->signal == SIGNAL_MOMENTUM ? read_momentum(w, item, &r->signal_average.momentum) :
+					    read_alpha(w, item, &r->signal_average.alpha);
 	for (size_t i = 1; i < w->n_items && i < ITEMS_MAX && !rc; i++)
 		rc = read_signal_option(w, &w->items[i], d);
 	return rc;
@@ -288,9 +288,9 @@ static int read_update(const struct word *w, struct draft *d)
 		return found;
 	d->recipe.update = (enum update_kind)found;
 	if (found == UPDATE_MOMENTUM || found == UPDATE_NESTEROV)
-		rc = read_momentum(w, item, &d->recipe.update_momentum);
+		rc = read_momentum(w, item, &d->recipe.update_average.momentum);
 	else if (found == UPDATE_EMA)
-		rc = read_alpha(w, item, &d->recipe.update_alpha);
+		rc = read_alpha(w, item, &d->recipe.update_average.alpha);
 	else if (found == UPDATE_ADAM || found == UPDATE_ADAMW)
 		rc = read_adam(w, item, found == UPDATE_ADAMW, &d->recipe.adam);
 	else
@@ -349,31 +349,31 @@ static int read_every_option(const struct word *w, const struct item *item, stru
 			    "recipe: \"%s\" is one value too many in \"%s\": when= %s", item->name,
 			    w->quote, w->axis->takes);
 	*given |= 1u << found;
-	return found == WORD_FRAGMENTS ? read_steps(w, item, cuts, 1000000, &r->fragments) :
-	       found == WORD_LATE      ? read_steps(w, item, waits, 1000000, &r->late) :
-					 read_mix(w, item, &r->mix);
+	return found == WORD_FRAGMENTS ? read_steps(w, item, cuts, 1000000, &r->every.fragments) :
+	       found == WORD_LATE      ? read_steps(w, item, waits, 1000000, &r->every.late) :
+					 read_mix(w, item, &r->drift.mix);
 }
 
 static int read_every(const struct word *w, const struct item *item, struct recipe *r)
 {
 	unsigned given = 0;
 	int rc = read_steps(w, item, "every(P) takes a number of steps, 1 to 1000000", 1000000,
-			    &r->period);
+			    &r->every.period);
 
 	for (size_t i = 1; i < w->n_items && !rc; i++)
 		rc = read_every_option(w, &w->items[i], r, &given);
-	if (!rc && r->period % r->fragments)
+	if (!rc && r->every.period % r->every.fragments)
 		rc = fail(SLUICE_EINVAL,
 			  "recipe: \"%s\" is not possible: the fragments are exchanged one after "
 			  "the other, at equal distances, and %u does not divide %u steps",
-			  w->quote, r->fragments, r->period);
-	if (!rc && r->late >= recipe_interval(r))
+			  w->quote, r->every.fragments, r->every.period);
+	if (!rc && r->every.late >= recipe_interval(r))
 		rc = fail(SLUICE_EINVAL,
 			  "recipe: \"%s\" is not possible: the next exchange begins after %u "
 			  "step%s, before late(%u) has applied the one under way; write a longer "
 			  "period, or a number below %u",
-			  w->quote, recipe_interval(r), recipe_interval(r) == 1 ? "" : "s", r->late,
-			  recipe_interval(r));
+			  w->quote, recipe_interval(r), recipe_interval(r) == 1 ? "" : "s",
+			  r->every.late, recipe_interval(r));
 	return rc;
 }
 
@@ -421,10 +421,11 @@ static int read_async(const struct word *w, const struct item *item, struct reci
 
 	if (!text)
 		return refuse_number(w, item->name, rule);
-	r->staleness = read_whole(&text, 1, 1000000);
-	r->whole = strcmp(text, ",whole") == 0;
-	return !r->staleness || (*text && !r->whole) ? refuse_number(w, item->argument, rule) :
-						       SLUICE_OK;
+	r->async.staleness = read_whole(&text, 1, 1000000);
+	r->async.whole = strcmp(text, ",whole") == 0;
+	return !r->async.staleness || (*text && !r->async.whole) ?
+		       refuse_number(w, item->argument, rule) :
+		       SLUICE_OK;
 }
 
 static int read_when(const struct word *w, struct draft *d)
@@ -492,9 +493,9 @@ static int read_warmup(const struct word *w, struct draft *d)
 		if (units[i].unit == WARMUP_STEPS && length != (double)(uint64_t)length)
 			return refuse_number(w, text,
 					     "a warm-up in steps must be a whole number of steps");
-		d->recipe.warmup = length;
-		d->recipe.warmup_unit = units[i].unit;
-		d->recipe.warmup_dense = whole && length > 0;
+		d->recipe.warmup.length = length;
+		d->recipe.warmup.unit = units[i].unit;
+		d->recipe.warmup.dense = whole && length > 0;
 		return SLUICE_OK;
 	}
 
@@ -562,7 +563,7 @@ static int read_rate(const struct word *w, struct draft *d)
 {
 	static const char rule[] = "rate= takes the factor of the mean drift by which the shards "
 				   "move the common parameters, above 0";
-	float *rate = &d->recipe.rate;
+	float *rate = &d->recipe.drift.rate;
 	int rc = read_float(w, w->value, rule, rate);
 
 	return rc ? rc : *rate > 0 ? SLUICE_OK : refuse_number(w, w->value, rule);
@@ -572,7 +573,7 @@ static int read_keep(const struct word *w, struct draft *d)
 {
 	static const char rule[] = "keep= takes the share of a worker's residual that stays in its "
 				   "parameters, from 0 to 1";
-	float *keep = &d->recipe.keep;
+	float *keep = &d->recipe.drift.keep;
 	int rc = read_float(w, w->value, rule, keep);
 
 	return rc ? rc : *keep <= 1 ? SLUICE_OK : refuse_number(w, w->value, rule);

@@ -318,11 +318,11 @@ static void print_direction(struct writer *w, enum axis_id id, const struct dire
 static void print_warmup(struct writer *w, const struct recipe *r)
 {
 	char number[NUMBER_BYTES];
-	const char *unit = r->warmup_unit == WARMUP_EPOCHS ? "epoch" : "step";
+	const char *unit = r->warmup.unit == WARMUP_EPOCHS ? "epoch" : "step";
 
-	write_text(w, "warmup=%s%s%s%s%s ", r->warmup_dense ? "dense(" : "",
-		   shortest(r->warmup, 0, number), unit, r->warmup == 1 ? "" : "s",
-		   r->warmup_dense ? ")" : "");
+	write_text(w, "warmup=%s%s%s%s%s ", r->warmup.dense ? "dense(" : "",
+		   shortest(r->warmup.length, 0, number), unit, r->warmup.length == 1 ? "" : "s",
+		   r->warmup.dense ? ")" : "");
 }
 
 static const char *alpha_text(float alpha, char number[NUMBER_BYTES])
@@ -336,10 +336,10 @@ static void print_signal(struct writer *w, const struct recipe *r)
 
 	write_text(w, "signal=%s", signal_words[r->signal]);
 	if (r->signal == SIGNAL_MOMENTUM)
-		write_text(w, "(%s),%s", shortest(r->signal_momentum, 1, number),
+		write_text(w, "(%s),%s", shortest(r->signal_average.momentum, 1, number),
 			   signal_words[r->mask ? WORD_MASK : WORD_NOMASK]);
 	else if (r->signal == SIGNAL_STORM || r->signal == SIGNAL_IGT)
-		write_text(w, "(%s)", alpha_text(r->signal_alpha, number));
+		write_text(w, "(%s)", alpha_text(r->signal_average.alpha, number));
 	else if (r->signal == SIGNAL_SVRG)
 		write_text(w, "(%u)", r->svrg_steps);
 	if (r->noise > 0)
@@ -364,13 +364,13 @@ static void print_when(struct writer *w, const struct recipe *r)
 
 	write_text(w, "when=%s", when_words[r->when]);
 	if (r->when == WHEN_EVERY)
-		write_text(w, "(%u)", r->period);
-	if (r->fragments > 1)
-		write_text(w, ",fragments(%u)", r->fragments);
-	if (r->late)
-		write_text(w, ",late(%u)", r->late);
-	if (r->mix > 0)
-		write_text(w, ",mix(%s)", shortest(r->mix, 1, number));
+		write_text(w, "(%u)", r->every.period);
+	if (r->every.fragments > 1)
+		write_text(w, ",fragments(%u)", r->every.fragments);
+	if (r->every.late)
+		write_text(w, ",late(%u)", r->every.late);
+	if (r->drift.mix > 0)
+		write_text(w, ",mix(%s)", shortest(r->drift.mix, 1, number));
 	if (r->when == WHEN_LAZY || r->when == WHEN_LAZY_SERVER)
 		write_text(w, "(%u,%s", r->lazy.window, shortest(r->lazy.weight, 1, number));
 	if (r->lazy.longest)
@@ -378,7 +378,7 @@ static void print_when(struct writer *w, const struct recipe *r)
 	if (r->lazy.window)
 		write_text(w, ")");
 	if (r->when == WHEN_ASYNC)
-		write_text(w, "(%u%s)", r->staleness, r->whole ? ",whole" : "");
+		write_text(w, "(%u%s)", r->async.staleness, r->async.whole ? ",whole" : "");
 }
 
 void recipe_print(const struct recipe *r, char text[RECIPE_TEXT_BYTES])
@@ -406,9 +406,9 @@ void recipe_print(const struct recipe *r, char text[RECIPE_TEXT_BYTES])
 		write_text(&w, ",%s", placement_words[r->placement]);
 	write_text(&w, " update=%s", update_words[r->update]);
 	if (r->update == UPDATE_MOMENTUM || r->update == UPDATE_NESTEROV)
-		write_text(&w, "(%s)", shortest(r->update_momentum, 1, number));
+		write_text(&w, "(%s)", shortest(r->update_average.momentum, 1, number));
 	if (r->update == UPDATE_EMA)
-		write_text(&w, "(%s)", alpha_text(r->update_alpha, number));
+		write_text(&w, "(%s)", alpha_text(r->update_average.alpha, number));
 	if (recipe_variance(r))
 		print_adam(&w, r);
 	write_text(&w, " ");
@@ -424,9 +424,9 @@ void recipe_print(const struct recipe *r, char text[RECIPE_TEXT_BYTES])
 		write_text(&w, "none seed=%u ", r->seed);
 	print_when(&w, r);
 	if (recipe_drifts(r))
-		write_text(&w, " rate=%s", shortest(r->rate, 1, number));
+		write_text(&w, " rate=%s", shortest(r->drift.rate, 1, number));
 	if (recipe_drifts(r))
-		write_text(&w, " keep=%s", shortest(r->keep, 1, number));
+		write_text(&w, " keep=%s", shortest(r->drift.keep, 1, number));
 	if (r->guard == GUARD_RAISE)
 		write_text(&w, " guard=raise");
 	if (r->freeze)

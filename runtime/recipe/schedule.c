@@ -33,20 +33,20 @@ static void agree(struct schedule *s)
 int schedule_compile(const struct recipe *recipe, uint64_t steps_per_epoch, int decays,
 		     struct schedule *out)
 {
-	double steps = recipe->warmup;
-	if (recipe->warmup_unit == WARMUP_EPOCHS && recipe->warmup > 0) {
+	double steps = recipe->warmup.length;
+	if (recipe->warmup.unit == WARMUP_EPOCHS && recipe->warmup.length > 0) {
 		if (!steps_per_epoch)
 			return fail(SLUICE_EINVAL,
 				    "recipe: warmup=%gepoch, but the model was opened without "
 				    "steps_per_epoch: set it, or give the warm-up in steps "
 				    "(warmup=500steps)",
-				    recipe->warmup);
+				    recipe->warmup.length);
 		steps *= (double)steps_per_epoch;
 	}
 	out->warmup_steps = (uint64_t)(steps /
 				       /* Densities count exchanges, not steps. */
-				       recipe->period);
-	out->warmup_dense = recipe->warmup_dense;
+				       recipe->every.period);
+	out->warmup_dense = recipe->warmup.dense;
 	if (recipe->freeze > out->warmup_steps)
 		return fail(SLUICE_EINVAL,
 			    "recipe: freeze=%llu is after the dense warm-up of %llu steps "
@@ -116,17 +116,17 @@ uint64_t schedule_exchanges(const struct recipe *recipe, uint32_t fragment, uint
 {
 	const uint64_t all = steps / recipe_interval(recipe);
 
-	return all / recipe->fragments + (all % recipe->fragments > fragment);
+	return all / recipe->every.fragments + (all % recipe->every.fragments > fragment);
 }
 
 uint64_t schedule_exchange_step(const struct recipe *recipe, uint32_t fragment, uint64_t t)
 {
-	return ((t - 1) * recipe->fragments + fragment + 1) * recipe_interval(recipe);
+	return ((t - 1) * recipe->every.fragments + fragment + 1) * recipe_interval(recipe);
 }
 
 uint32_t schedule_next_fragment(const struct recipe *recipe, uint64_t steps)
 {
-	return (uint32_t)(steps / recipe_interval(recipe) % recipe->fragments);
+	return (uint32_t)(steps / recipe_interval(recipe) % recipe->every.fragments);
 }
 
 double schedule_density(const struct schedule *s, const struct direction *d, uint64_t step)

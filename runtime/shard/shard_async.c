@@ -61,7 +61,7 @@ static int shard_async_open(struct shard *shard)
 	a->mean = shard->kept.of[KEPT_SHARD_MEAN];
 	a->leading = shard->kept.of[KEPT_SHARD_LEADING];
 	a->iterates = shard->kept.of[KEPT_SHARD_ITERATES];
-	a->behind = calloc((size_t)recipe->staleness + 1, sizeof *a->behind);
+	a->behind = calloc((size_t)recipe->async.staleness + 1, sizeof *a->behind);
 	return a->behind ? 0 : fail(SLUICE_ENOMEM, "no memory for shard %u", shard->id);
 }
 
@@ -128,7 +128,7 @@ static void publish_for(struct shard *shard, int worker, enum message_kind kind)
 	m.divisor = 1;
 	m.anchor = a->anchors;
 	m.lr = a->lr;
-	if (kind != MESSAGE_SNAPSHOT && !shard->rules.recipe->whole) {
+	if (kind != MESSAGE_SNAPSHOT && !shard->rules.recipe->async.whole) {
 		for (uint32_t i = 0; i < at->span; i++)
 			difference[i] = shard->copy[i] - a->anchor[i];
 		value = difference;
@@ -152,7 +152,7 @@ static void publish_for_all(struct shard *shard, enum message_kind kind)
  * but_for, oldest parameters first, within the bound. */
 static int fits(const struct shard *shard, uint64_t version, int but_for)
 {
-	const uint64_t most = shard->rules.recipe->staleness;
+	const uint64_t most = shard->rules.recipe->async.staleness;
 	struct async_shard *a = shard->async;
 	memset(a->behind, 0, (most + 1) * sizeof *a->behind);
 	for (int w = 0; w < shard->job->workers; w++) {

@@ -109,7 +109,7 @@ int async_apply(struct worker *w, uint32_t shard, const struct message *m,
 	float *restrict anchor = w->async->anchor + at->begin;
 	const float *restrict value = got->value;
 
-	if (m->kind == MESSAGE_SNAPSHOT || w->rules.recipe->whole)
+	if (m->kind == MESSAGE_SNAPSHOT || w->rules.recipe->async.whole)
 		memcpy(params, value, at->span * sizeof(*params));
 	else
 		for (uint32_t i = 0; i < at->span; i++)

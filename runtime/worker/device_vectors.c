@@ -150,7 +150,7 @@ struct device_select on_device_select_of(const struct worker *w, const void *gra
 		.zero = zero,
 		.clip = recipe->clip,
 		.velocity = d->half.velocity.address,
-		.momentum = recipe->signal_momentum,
+		.momentum = recipe->signal_average.momentum,
 	};
 	rule_of(w, &call);
 	return call;

@@ -41,7 +41,7 @@ static int local_open(struct worker *w)
 	local->base = kept->of[KEPT_BASE];
 	local->apart = kept->of[KEPT_LOCAL] != NULL;
 	local->residual = kept->of[KEPT_RESIDUAL];
-	local->keep = w->rules.recipe->keep;
+	local->keep = w->rules.recipe->drift.keep;
 	if (!recipe_drifts(w->rules.recipe))
 		local->sum = local->apart ? kept->of[KEPT_LOCAL] : kept->of[KEPT_RESIDUAL];
 	return 0;
@@ -127,14 +127,14 @@ static struct fragment exchanged(const struct worker *w)
 
 int local_reads(const struct worker *w)
 {
-	return w->rules.recipe->mix > 0 || exchanged(w).count < w->layout->count;
+	return w->rules.recipe->drift.mix > 0 || exchanged(w).count < w->layout->count;
 }
 
 /* x_r = M x_r + (1 - M) point, for n values of the point. A worker whose parameters are not finite
  * continues from the point, unless the recipe ends the job. */
 static int mix(struct worker *w, const struct vector *params, uint64_t at, size_t n, float *point)
 {
-	const float share = w->rules.recipe->mix, rest = 1 - share;
+	const float share = w->rules.recipe->drift.mix, rest = 1 - share;
 	float room[CHUNK];
 	const float *own = vector_read(params, at, n, room);
 	const size_t finite = first_nonfinite(own, n);
@@ -149,7 +149,7 @@ static int mix(struct worker *w, const struct vector *params, uint64_t at, size_
 
 int local_pull(struct worker *w, const struct vector *params)
 {
-	const int mixes = w->rules.recipe->mix > 0 && !w->step.left_out;
+	const int mixes = w->rules.recipe->drift.mix > 0 && !w->step.left_out;
 	const struct local *local = w->local;
 	const struct fragment fragment = exchanged(w);
 	const uint64_t end = fragment.begin + fragment.count;
@@ -188,8 +188,8 @@ static int got_the_same(const struct recipe *r, uint64_t done)
 {
 	if (!done)
 		return 1;
-	return !(r->keep > 0) && !(r->mix > 0) && r->fragments == 1 && done > r->late &&
-	       (done - r->late) % r->period == 0;
+	return !(r->drift.keep > 0) && !(r->drift.mix > 0) && r->every.fragments == 1 &&
+	       done > r->every.late && (done - r->every.late) % r->every.period == 0;
 }
 
 int local_in_sync(const struct worker *w)

@@ -85,7 +85,7 @@ static int go_behind(struct worker *w)
 {
 	step_pull(&w->step);
 	progress_take(w->job);
-	step_go_behind(&w->step, w->step.done + 1 + w->rules.recipe->late);
+	step_go_behind(&w->step, w->step.done + 1 + w->rules.recipe->every.late);
 	clients_stir(&w->job->clients, w->model.id);
 	step_advance(w);
 	progress_release(w->job);
@@ -156,7 +156,7 @@ static int pull_here(struct worker *w, int asks)
 		rc = async_ask(w);
 	if (!rc)
 		rc = target_begin(w);
-	if (!rc && w->rules.recipe->late)
+	if (!rc && w->rules.recipe->every.late)
 		return go_behind(w);
 	return rc ? rc : target_end(w, pull_begun(w));
 }

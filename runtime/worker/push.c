@@ -594,7 +594,7 @@ uint64_t step_pushed(const struct worker *w)
 /* An asynchronous step needs all workers only when they meet at an anchor. */
 uint64_t step_in_vain(const struct worker *w, uint64_t pushed)
 {
-	const uint64_t needed = w->step.due ? w->step.due - w->rules.recipe->late :
+	const uint64_t needed = w->step.due ? w->step.due - w->rules.recipe->every.late :
 					      w->step.done + 1;
 
 	if (!sluice_is_worker(w->job) || !w->step.asked ||

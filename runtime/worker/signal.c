@@ -210,7 +210,7 @@ static void fold(const struct worker *w, uint64_t at, const float *restrict g, s
 	}
 	if (w->rules.recipe->signal == SIGNAL_MOMENTUM) {
 		float *restrict u = compressor_velocity(w->compressor) + at;
-		const float m = w->rules.recipe->signal_momentum;
+		const float m = w->rules.recipe->signal_average.momentum;
 		for (size_t i = 0; i < n; i++) {
 			u[i] = m * u[i] + scale * g[i];
 			sum[i] = keep ? sum[i] + u[i] : u[i];

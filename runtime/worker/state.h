@@ -79,7 +79,7 @@ static inline enum value_type worker_pushed_type(const struct worker *w)
  * has its own exchange of this number. */
 static inline uint64_t worker_exchange(const struct worker *w)
 {
-	return w->step.done / w->rules.recipe->period + 1;
+	return w->step.done / w->rules.recipe->every.period + 1;
 }
 
 /* Returns the shards and coordinates of the last push. */
@@ -91,9 +91,9 @@ static inline struct fragment worker_fragment(const struct worker *w)
 /* Returns the number of exchanges of any fragment, up to that of the last push. */
 static inline uint64_t worker_exchanges(const struct worker *w)
 {
-	return w->step.number ?
-		       (w->step.number - 1) * w->rules.recipe->fragments + w->step.fragment + 1 :
-		       0;
+	return w->step.number ? (w->step.number - 1) * w->rules.recipe->every.fragments +
+					w->step.fragment + 1 :
+				0;
 }
 
 /* Returns 1 if this worker makes the next step alone, without an exchange (when=every). */

@@ -176,13 +176,14 @@ void worker_restart(struct worker *w, uint64_t steps)
 	const uint64_t exchanges = steps / recipe_interval(recipe);
 	const uint64_t last = exchanges ? exchanges - 1 : 0;
 
-	w->rules.first_step = exchanges / recipe->fragments;
+	w->rules.first_step = exchanges / recipe->every.fragments;
 	step_resume(&w->step, steps);
 	const struct step_rule next = rulebook_step(&w->rules, w->rules.first_step + 1, 0);
-	step_restart(&w->step, exchanges ? last / recipe->fragments + 1 : 0,
-		     (uint32_t)(last % recipe->fragments), &next);
-	if (exchanges && steps % recipe_interval(recipe) < recipe->late)
-		step_resume_late(&w->step, exchanges * recipe_interval(recipe) + recipe->late);
+	step_restart(&w->step, exchanges ? last / recipe->every.fragments + 1 : 0,
+		     (uint32_t)(last % recipe->every.fragments), &next);
+	if (exchanges && steps % recipe_interval(recipe) < recipe->every.late)
+		step_resume_late(&w->step,
+				 exchanges * recipe_interval(recipe) + recipe->every.late);
 	memset(w->model.worth->least, 0, sizeof w->model.worth->least);
 	hooks_restart(w);
 	worker_renewed(w);

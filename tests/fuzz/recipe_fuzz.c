@@ -27,30 +27,31 @@ static void expect_possible(const struct recipe *r)
 
 	expect_direction(&r->up);
 	expect_direction(&r->down);
-	require(r->signal_momentum >= 0 && r->signal_momentum < 1 && r->update_momentum >= 0 &&
-			r->update_momentum < 1,
+	require(r->signal_average.momentum >= 0 && r->signal_average.momentum < 1 &&
+			r->update_average.momentum >= 0 && r->update_average.momentum < 1,
 		"an impossible momentum was accepted");
-	require(r->update_alpha >= 0 && r->update_alpha <= 1 && r->signal_alpha >= 0 &&
-			r->signal_alpha <= 1,
+	require(r->update_average.alpha >= 0 && r->update_average.alpha <= 1 &&
+			r->signal_average.alpha >= 0 && r->signal_average.alpha <= 1,
 		"an impossible weight of the average was accepted");
 	require(r->adam.beta1 >= 0 && r->adam.beta1 < 1 && r->adam.beta2 >= 0 &&
 			r->adam.beta2 < 1 && (r->adam.epsilon > 0) == recipe_variance(r) &&
 			r->adam.decay >= 0,
 		"an impossible number of Adam was accepted");
-	require(!r->freeze || (recipe_variance(r) && r->warmup_dense),
+	require(!r->freeze || (recipe_variance(r) && r->warmup.dense),
 		"a variance of sparse steps was frozen");
 	require(r->noise >= 0 && isfinite(r->noise), "an impossible noise was accepted");
 	require(r->memory < MEMORY_LOWPASS ? r->memory_beta == 0 :
 					     r->memory_beta > 0 && r->memory_beta <= 1,
 		"an impossible share of the memory was accepted");
 	require(!r->reset || r->memory == MEMORY_RESIDUAL, "a reset of no residual was accepted");
-	require(r->period >= 1 && (r->period == 1 || r->when == WHEN_EVERY),
+	require(r->every.period >= 1 && (r->every.period == 1 || r->when == WHEN_EVERY),
 		"an impossible period was accepted");
 	require((r->lazy.window > 0) == lazy && (!lazy || r->lazy.weight > 0),
 		"an impossible window was accepted");
 	require(r->clip >= 0 && isfinite(r->clip), "an impossible clip was accepted");
 	require(r->decay >= 0 && isfinite(r->decay), "an impossible decay was accepted");
-	require(r->warmup >= 0 && isfinite(r->warmup), "an impossible warm-up was accepted");
+	require(r->warmup.length >= 0 && isfinite(r->warmup.length),
+		"an impossible warm-up was accepted");
 	require(strnlen(r->dense, sizeof(r->dense)) < sizeof(r->dense), "dense has no end");
 }
 

@@ -161,7 +161,7 @@ static int recount_step(struct seat *seat)
 	const struct worker *w = seat->model->worker;
 	uint64_t up = 0;
 
-	if ((seat->step + 1) % seat->model->recipe.period)
+	if ((seat->step + 1) % seat->model->recipe.every.period)
 		return 0; /* a step without messages */
 	for (uint32_t s = 0; s < seat->model->layout.n_shards; s++) {
 		size_t bytes;

@@ -61,7 +61,7 @@ static void open_rank(int rank, uint64_t step)
 	assert_int_equal(on_device_open(model->worker, NULL), 0);
 	model->schema = 77;
 	model->recipe.memory = MEMORY_RESIDUAL;
-	model->recipe.period = model->recipe.fragments = 1;
+	model->recipe.every.period = model->recipe.every.fragments = 1;
 	model->recipe.update = UPDATE_SGD;
 	snprintf(model->recipe_text, sizeof model->recipe_text, "up=topk(0.01)");
 	model->layout = (struct layout){ .count = COUNT,

@@ -116,7 +116,7 @@ static int is_plain(const struct recipe *r)
 
 static int own_model(const struct recipe *r)
 {
-	return (r->period > 1 && r->update != UPDATE_AVERAGE) || r->signal == SIGNAL_DRIFT;
+	return (r->every.period > 1 && r->update != UPDATE_AVERAGE) || r->signal == SIGNAL_DRIFT;
 }
 
 static int has_residual(const struct recipe *r)
@@ -197,7 +197,8 @@ static int may_accumulate(const struct asked *a)
 	const struct recipe *r = &a->recipe;
 
 	return has_residual(r) && is_plain(r) && !(r->clip > 0) &&
-	       r->nonfinite == NONFINITE_ABORT && r->update != UPDATE_AVERAGE && r->period == 1;
+	       r->nonfinite == NONFINITE_ABORT && r->update != UPDATE_AVERAGE &&
+	       r->every.period == 1;
 }
 
 static int may_push_ranges(const struct asked *a)
@@ -240,7 +241,7 @@ static int may_be_on_device(const struct asked *a)
 
 	return (r->down.select == SELECT_ALL || r->down.select == SELECT_TOPK ||
 		r->down.select == SELECT_THRESHOLD) &&
-	       (type == VALUE_F32 || type == VALUE_F16 || type == VALUE_BF16) && !r->warmup_dense &&
+	       (type == VALUE_F32 || type == VALUE_F16 || type == VALUE_BF16) && !r->warmup.dense &&
 	       r->coding == CODING_FAST && r->signal != SIGNAL_INNOVATION &&
 	       (r->when == WHEN_ALWAYS || r->when == WHEN_EVERY) && r->update != UPDATE_AVERAGE &&
 	       r->update != UPDATE_SIGN && !r->automatic && up->exchange == EXCHANGE_OWN &&
@@ -439,7 +440,7 @@ TEST(sluice_plan__each_method__names_its_recipe_and_each_path_with_its_reason)
 		assert_in_range(text_of(recipe, 4, 1, text, sizeof(text)), 1, sizeof(text) - 1);
 		assert_non_null(strstr(text, "vectors of a worker\n  residual "));
 		if (a.schedule.anchor_period || a.recipe.reset || a.recipe.automatic ||
-		    a.recipe.warmup_dense)
+		    a.recipe.warmup.dense)
 			continue; /* the recipe has several kinds of steps */
 		for (int p = 0; p < PATHS; p++) {
 			const char *why = plan_why_not(p, a.rule.traits);

@@ -48,9 +48,9 @@ TEST(recipe_parse__dense_warmup__is_one_of_any_length)
 {
 	struct recipe r = parsed("up=topk(0.04) warmup=dense(2epochs)");
 
-	assert_true(r.warmup_dense && r.warmup == 2 && r.warmup_unit == WARMUP_EPOCHS);
+	assert_true(r.warmup.dense && r.warmup.length == 2 && r.warmup.unit == WARMUP_EPOCHS);
 	r = parsed("up=topk(0.04) warmup=dense(0)");
-	assert_true(!r.warmup_dense && r.warmup == 0);
+	assert_true(!r.warmup.dense && r.warmup.length == 0);
 }
 
 TEST(recipe_parse__adam__keeps_gradients_and_its_four_numbers)
@@ -100,8 +100,8 @@ TEST(recipe_parse__axes_that_are_not_named_have_their_defaults)
 	assert_int_equal(r.mask, 0);
 	assert_int_equal(r.memory, MEMORY_NONE);
 	assert_int_equal(r.placement, STEP_INSIDE);
-	assert_true(r.warmup == 0);
-	assert_int_equal(r.warmup_unit, WARMUP_STEPS);
+	assert_true(r.warmup.length == 0);
+	assert_int_equal(r.warmup.unit, WARMUP_STEPS);
 	assert_string_equal(r.dense, "*bias*");
 	assert_true(r.clip == 0);
 	assert_true(r.decay == 0);
@@ -119,14 +119,14 @@ TEST(recipe_parse__every_axis_is_read)
 	assert_int_equal(r.up.values.type, VALUE_F16);
 	assert_int_equal(r.down.values.type, VALUE_BF16);
 	assert_int_equal(r.signal, SIGNAL_MOMENTUM);
-	assert_true(r.signal_momentum == 0.9f);
+	assert_true(r.signal_average.momentum == 0.9f);
 	assert_int_equal(r.mask, 0);
 	assert_int_equal(r.memory, MEMORY_RESIDUAL);
 	assert_int_equal(r.placement, STEP_OUTSIDE);
 	assert_int_equal(r.update, UPDATE_NESTEROV);
-	assert_true(r.update_momentum == 0.8f);
-	assert_true(r.warmup == 2);
-	assert_int_equal(r.warmup_unit, WARMUP_EPOCHS);
+	assert_true(r.update_average.momentum == 0.8f);
+	assert_true(r.warmup.length == 2);
+	assert_int_equal(r.warmup.unit, WARMUP_EPOCHS);
 	assert_string_equal(r.dense, "a*,b?");
 	assert_true(r.clip == 2.5f);
 	assert_true(r.decay == 0.0005f);
@@ -207,16 +207,16 @@ TEST(recipe_parse__signals_and_memories__are_read_and_refused_where_they_do_not_
 	struct recipe r = parsed(
 		"up=topk(0.1) signal=storm(0.1),noise(2) memory=twostep(0.3) update=ema(0.1)");
 
-	assert_true(r.signal == SIGNAL_STORM && r.signal_alpha == 0.1f && r.noise == 2);
+	assert_true(r.signal == SIGNAL_STORM && r.signal_average.alpha == 0.1f && r.noise == 2);
 	assert_true(r.memory == MEMORY_TWOSTEP && r.memory_beta == 0.3f &&
 		    r.placement == STEP_OUTSIDE);
-	assert_true(r.update == UPDATE_EMA && r.update_alpha == 0.1f);
+	assert_true(r.update == UPDATE_EMA && r.update_average.alpha == 0.1f);
 	r = parsed("up=topk(0.1) signal=momentum(0.5),noise(1),nomask memory=lowpass(0.2),outside "
 		   "reset=none");
 	assert_true(!r.mask && r.noise == 1 && r.memory == MEMORY_LOWPASS &&
 		    r.placement == STEP_OUTSIDE);
 	r = parsed("up=topk(0.1) signal=igt(1/t) update=ema(1/t) reset=50");
-	assert_true(r.signal == SIGNAL_IGT && r.signal_alpha == 0 && r.reset == 50);
+	assert_true(r.signal == SIGNAL_IGT && r.signal_average.alpha == 0 && r.reset == 50);
 
 	expect_refused("signal=storm", "storm lacks its number");
 	expect_refused("signal=storm(0)", "above 0 and at most 1, or 1/t");
@@ -393,8 +393,8 @@ TEST(recipe_parse__warmups_in_every_form)
 	for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
 		struct recipe r = parsed(forms[i].text);
 
-		assert_true(r.warmup == forms[i].length);
-		assert_int_equal(r.warmup_unit, forms[i].unit);
+		assert_true(r.warmup.length == forms[i].length);
+		assert_int_equal(r.warmup.unit, forms[i].unit);
 	}
 }
 

@@ -114,7 +114,7 @@ TEST(fragments__exchange_in_turn__once_in_a_period)
 			const uint32_t next = schedule_next_fragment(&r, step - 1);
 			uint32_t exchanged = 0;
 
-			for (uint32_t f = 0; f < r.fragments; f++) {
+			for (uint32_t f = 0; f < r.every.fragments; f++) {
 				const uint64_t was = schedule_exchanges(&r, f, step - 1),
 					       now = schedule_exchanges(&r, f, step);
 
@@ -122,7 +122,7 @@ TEST(fragments__exchange_in_turn__once_in_a_period)
 					was, step <= (f + 1) * recipe_interval(&r) ?
 						     0 :
 						     (step - 1 - (f + 1) * recipe_interval(&r)) /
-								     r.period +
+								     r.every.period +
 							     1);
 				if (now == was)
 					continue;

@@ -63,7 +63,7 @@ static void balance(sluice_job *job, int rank, void *argument)
 	static struct account a;
 	float params[N], common[N], before[N];
 	sluice_model *model = open_model(job, params, argument);
-	const float keep = model->recipe.keep;
+	const float keep = model->recipe.drift.keep;
 	const uint64_t steps = under_valgrind() ? 5 * PERIOD : 100 * PERIOD;
 
 	memset(&a, 0, sizeof(a));

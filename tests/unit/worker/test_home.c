@@ -147,7 +147,7 @@ static void open_worker(uint32_t holders)
 	}
 	model->job = &w.job;
 	model->worker = &w.worker;
-	model->recipe.period = model->recipe.fragments = 1;
+	model->recipe.every.period = model->recipe.every.fragments = 1;
 	assert_int_equal(recipe_parse("up=topk(0.5)", &model->recipe), 0);
 	assert_int_equal(schedule_compile(&model->recipe, 0, 0, &model->schedule), 0);
 	assert_int_equal(

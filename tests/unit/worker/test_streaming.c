@@ -70,7 +70,7 @@ struct account {
 static void enter(struct account *a, const sluice_model *model, const float *pushed,
 		  const float *before, int fragment)
 {
-	const int parts = (int)model->recipe.fragments;
+	const int parts = (int)model->recipe.every.fragments;
 	const float decay = model->recipe.memory_decay;
 	const float *residual = worker_residual(model->worker);
 	float sent[N];
@@ -97,8 +97,8 @@ static void balance(sluice_job *job, int rank, void *argument)
 	static struct account a;
 	float params[N], common[N], before[N], held[N];
 	sluice_model *model = open_model(job, params, argument);
-	const int parts = (int)model->recipe.fragments;
-	const float keep = model->recipe.keep, mix = model->recipe.mix, rest = 1 - mix;
+	const int parts = (int)model->recipe.every.fragments;
+	const float keep = model->recipe.drift.keep, mix = model->recipe.drift.mix, rest = 1 - mix;
 	const uint64_t steps = under_valgrind() ? 3 * PERIOD : 50 * PERIOD;
 
 	memset(&a, 0, sizeof(a));
@@ -106,9 +106,9 @@ static void balance(sluice_job *job, int rank, void *argument)
 	for (uint64_t step = 1; step <= steps; step++) {
 		const float *residual = worker_residual(model->worker);
 		const int fragment = pushed_in(step, parts);
-		const int pulled = step < model->recipe.late ?
+		const int pulled = step < model->recipe.every.late ?
 					   -1 :
-					   pushed_in(step - model->recipe.late, parts);
+					   pushed_in(step - model->recipe.every.late, parts);
 
 		step_alone(params, rank, step);
 		memcpy(held, params, sizeof(held));
