@@ -44,6 +44,9 @@ struct device_select {
 	float momentum;
 	/* The rule of selection. The default is the k coordinates of largest magnitude. */
 	uint64_t k;
+	/* If not 0: instead, select the k largest of each block of this many coordinates, counted
+	 * from 0, and block_quota() of a shorter one (select_rules.h). */
+	uint32_t block;
 	int by_level; /* instead, select all coordinates of at least this magnitude, except zeros */
 	float level;
 	/* Instead, select about k coordinates: those above a level that is derived from the mean

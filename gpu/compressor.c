@@ -506,7 +506,7 @@ void cuda_stage(const struct device_compressor *c, char *text, size_t cap)
 		 c->known ? "its sketches or values (kernels sketch, gather, seal, report), or "
 			    "earlier work in the stream" :
 		 selected ? "its messages (kernels pack, dense, quantize, seal, report)" :
-			    "its selection (kernels fold, topk, gaussian, draw), or earlier work "
+			    "its selection (kernels fold, topk, gaussian, draw, block_topk), or earlier work "
 			    "in the stream");
 }
 

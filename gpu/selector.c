@@ -28,8 +28,8 @@ struct selector_state {
 
 struct device_selector {
 	struct select_plan plan;
-	unsigned multiprocessors, grid, gaussian_grid, draw_grid, fold_grid, pack_residents,
-		quantize_residents;
+	unsigned multiprocessors, grid, gaussian_grid, draw_grid, block_grid, fold_grid,
+		pack_residents, quantize_residents;
 	unsigned blocks; /* most blocks per kernel; 0: any number */
 	int device;
 	uint32_t n_exempt, exempt_coordinates;
@@ -53,8 +53,8 @@ static void *part(const struct device_selector *s, size_t offset)
 
 static int allocate_memory(struct device_selector *s, const struct device_span *exempt)
 {
-	int multiprocessors, blocks_each, gaussian_each, draw_each, fold_each, packing_each,
-		quantizing_each;
+	int multiprocessors, blocks_each, gaussian_each, draw_each, block_each, fold_each,
+		packing_each, quantizing_each;
 
 	if (cuda_check(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount,
 					      s->device),
@@ -62,6 +62,7 @@ static int allocate_memory(struct device_selector *s, const struct device_span *
 	    cuda_check(topk_residents(&blocks_each), "loading the kernel topk") ||
 	    cuda_check(gaussian_residents(&gaussian_each), "loading the kernel gaussian") ||
 	    cuda_check(draw_residents(&draw_each), "loading the kernel draw") ||
+	    cuda_check(block_topk_residents(&block_each), "loading the kernel block_topk") ||
 	    cuda_check(fold_residents(&fold_each), "loading the kernel fold") ||
 	    cuda_check(quantize_residents(&quantizing_each), "loading the kernel quantize") ||
 	    cuda_check(pack_residents(&packing_each), "loading the kernel pack") ||
@@ -80,6 +81,9 @@ static int allocate_memory(struct device_selector *s, const struct device_span *
 					s->blocks);
 	s->draw_grid = fewer_blocks(
 		select_grid(s->plan.tiles, SELECT_WARPS, s->multiprocessors, (unsigned)draw_each),
+		s->blocks);
+	s->block_grid = fewer_blocks(
+		select_grid(s->plan.tiles, SELECT_WARPS, s->multiprocessors, (unsigned)block_each),
 		s->blocks);
 	s->fold_grid = fewer_blocks(
 		select_grid(s->plan.tiles, SELECT_WARPS, s->multiprocessors, (unsigned)fold_each),
@@ -178,6 +182,9 @@ static int launch(struct device_selector *s, const struct device_select *call,
 	if (call->gaussian)
 		return cuda_check(gaussian_enqueue(args, s->gaussian_grid, stream),
 				  "starting the kernel gaussian");
+	if (call->block)
+		return cuda_check(block_topk_enqueue(args, s->block_grid, stream),
+				  "starting the kernel block_topk");
 	if (call->draw)
 		return cuda_check(draw_enqueue(args, s->draw_grid, stream),
 				  "starting the kernel draw");
@@ -254,44 +261,54 @@ static int enqueue_kernels(struct device_selector *s, const struct device_select
 		       0;
 }
 
+/* Returns the most coordinates that a selection by blocks takes. */
+static uint64_t most_of_blocks(const struct device_selector *s, const struct device_select *call)
+{
+	const uint64_t n = s->plan.n, blocks = (n + call->block - 1) / call->block;
+
+	return blocks * call->k < n ? blocks * call->k : n;
+}
+
 int cuda_select(struct device_selector *s, const struct device_selection *selection, void *stream)
 {
 	const struct device_select *call = &selection->call;
 	struct selector_state *there = part(s, s->plan.state);
-	struct topk_args args = { .x = selection->x,
-				  .residual = call->residual,
-				  .grad = call->grad,
-				  .grad_type = (enum value_type)call->grad_type,
-				  .grad_scale = call->grad_scale,
-				  .scale = call->scale,
-				  /* With x, nothing is added. */
-				  .adds = !selection->x && !folds(selection),
-				  .clear = selection->clear && !selection->x,
-				  .judge = selection->x || folds(selection) ? DEVICE_JUDGE_NOT :
-									      call->judge,
-				  .by_level = call->by_level,
-				  .n = (uint32_t)s->plan.n,
-				  .k = (uint32_t)(call->k < s->plan.n ? call->k : s->plan.n),
-				  .exempt = part(s, s->plan.exempt),
-				  .n_exempt = s->n_exempt,
-				  .exempt_coordinates = s->exempt_coordinates,
-				  .level = level_key(call->level),
-				  .state = &there->state,
-				  .quantile = call->quantile,
-				  .draw = { call->draw,
-					    call->wanted,
-					    { call->purpose, call->rank, call->step, call->seed } },
-				  .tile_sums = part(s, s->plan.tile_sums),
-				  .group_sums = part(s, s->plan.group_sums),
-				  .hint = call->by_level || selection->forget ? NULL : &there->hint,
-				  .block_sums = part(s, s->plan.block_sums),
-				  .first = part(s, s->plan.first),
-				  .counts = part(s, s->plan.counts),
-				  .candidate_index = part(s, s->plan.candidate_index),
-				  .candidate_value = part(s, s->plan.candidate_value),
-				  .index = part(s, s->plan.index),
-				  .value = part(s, s->plan.value),
-				  .room = s->plan.room };
+	struct topk_args args = {
+		.x = selection->x,
+		.residual = call->residual,
+		.grad = call->grad,
+		.grad_type = (enum value_type)call->grad_type,
+		.grad_scale = call->grad_scale,
+		.scale = call->scale,
+		/* With x, nothing is added. */
+		.adds = !selection->x && !folds(selection),
+		.clear = selection->clear && !selection->x,
+		.judge = selection->x || folds(selection) ? DEVICE_JUDGE_NOT : call->judge,
+		.by_level = call->by_level,
+		.n = (uint32_t)s->plan.n,
+		.k = (uint32_t)(call->k < s->plan.n || call->block ? call->k : s->plan.n),
+		.block = call->block,
+		.exempt = part(s, s->plan.exempt),
+		.n_exempt = s->n_exempt,
+		.exempt_coordinates = s->exempt_coordinates,
+		.level = level_key(call->level),
+		.state = &there->state,
+		.quantile = call->quantile,
+		.draw = { call->draw,
+			  call->wanted,
+			  { call->purpose, call->rank, call->step, call->seed } },
+		.tile_sums = part(s, s->plan.tile_sums),
+		.group_sums = part(s, s->plan.group_sums),
+		.hint = call->by_level || selection->forget ? NULL : &there->hint,
+		.block_sums = part(s, s->plan.block_sums),
+		.first = part(s, s->plan.first),
+		.counts = part(s, s->plan.counts),
+		.candidate_index = part(s, s->plan.candidate_index),
+		.candidate_value = part(s, s->plan.candidate_value),
+		.index = part(s, s->plan.index),
+		.value = part(s, s->plan.value),
+		.room = s->plan.room
+	};
 
 	int before;
 
@@ -304,7 +321,15 @@ int cuda_select(struct device_selector *s, const struct device_selection *select
 	if (call->list && call->listed > s->plan.room)
 		return cuda_refuse("%u coordinates listed, but the selector has room for %u",
 				   call->listed, s->plan.room);
-	if (!call->by_level && args.k > s->plan.k)
+	if (call->block && call->block < SELECT_BLOCK_ON_DEVICE)
+		return cuda_refuse("blocks of %u coordinates: a GPU selects from blocks of at "
+				   "least %d",
+				   call->block, SELECT_BLOCK_ON_DEVICE);
+	if (call->block && most_of_blocks(s, call) > s->plan.k)
+		return cuda_refuse("k is %u of each %u coordinates, but the selector was opened "
+				   "for %zu in all",
+				   args.k, call->block, s->plan.k);
+	if (!call->by_level && !call->block && args.k > s->plan.k)
 		return cuda_refuse("k is %u, but the selector was opened for %zu", args.k,
 				   s->plan.k);
 	if (call->by_level && isnan(call->level))

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Selection on the device: the arguments of topk.cu, gaussian.cu and draw.cu, and their results.
+ * Selection on the device: the arguments of topk.cu, gaussian.cu, draw.cu and block_topk.cu, and
+ * their results.
  * Called by selector.c and the tests. */
 #ifndef GPU_TOPK_H
 #define GPU_TOPK_H
@@ -54,7 +55,8 @@ struct topk_args {
 	int adds; /* 0: the residual already is the sum */
 	int clear, by_level;
 	int judge;     /* enum device_judge */
-	uint32_t n, k; /* k: without the exempt coordinates */
+	uint32_t n, k;  /* k: without the exempt coordinates */
+	uint32_t block; /* for block_topk: k is of each block of this length */
 	/* The exempt spans, in ascending order. Their non-zero values are all selected, in addition
 	 * to k. */
 	const struct device_span *exempt;
@@ -82,11 +84,13 @@ extern "C" {
 cudaError_t topk_residents(int *blocks_each);
 /* Enqueues the selection as one cooperative launch. The state must be zero before it. */
 cudaError_t topk_enqueue(const struct topk_args *args, unsigned grid, cudaStream_t stream);
-/* The same two functions for the rules gaussian and draw. */
+/* The same two functions for the rules gaussian, draw and block_topk. */
 cudaError_t gaussian_residents(int *blocks_each);
 cudaError_t gaussian_enqueue(const struct topk_args *args, unsigned grid, cudaStream_t stream);
 cudaError_t draw_residents(int *blocks_each);
 cudaError_t draw_enqueue(const struct topk_args *args, unsigned grid, cudaStream_t stream);
+cudaError_t block_topk_residents(int *blocks_each);
+cudaError_t block_topk_enqueue(const struct topk_args *args, unsigned grid, cudaStream_t stream);
 #ifdef __cplusplus
 }
 #endif

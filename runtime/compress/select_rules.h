@@ -45,8 +45,9 @@ HOST_AND_DEVICE static inline struct known known_bin(struct known known, unsigne
 
 /* ---- blocks ---------------------------------------------------------------- */
 
-/* The longest block of block-topk: the tile of a selector (select_sweep.h). */
-enum { SELECT_BLOCK_MOST = 16384 };
+/* The longest block of block-topk: the tile of a selector (select_sweep.h); and the shortest one
+ * that a GPU selects from, with all threads of a thread block. */
+enum { SELECT_BLOCK_MOST = 16384, SELECT_BLOCK_ON_DEVICE = 256 };
 
 /* Returns how many of n coordinates are selected if it is k of `length`: rounded up. */
 HOST_AND_DEVICE static inline uint32_t block_quota(uint32_t k, uint32_t length, uint32_t n)

@@ -109,6 +109,10 @@ static void rule_of(const struct worker *w, struct device_select *call)
 	call->k = schedule_count(density, w->layout->count - w->layout->exempt);
 	call->fresh = recipe->memory == MEMORY_NONE;
 	switch (recipe->up.select) {
+	case SELECT_BLOCK_TOPK:
+		call->block = recipe->up.block;
+		call->k = density_count(density, recipe->up.block);
+		break;
 	case SELECT_THRESHOLD:
 		call->by_level = 1;
 		call->level = recipe->up.level;

@@ -7,6 +7,7 @@
 #include "gpu/change.cu"
 #include "gpu/gaussian.cu"
 #include "gpu/draw.cu"
+#include "gpu/block_topk.cu"
 #include "gpu/fold.cu"
 #include "gpu/sketch.cu"
 #include "gpu/quantize.cu"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Approximate and random selection on the device against choose.h's on the CPU, bit by bit:
- * gaussiank, random and variance. The kernels run on the CPU here and on a GPU in tests/gpu/run. */
+ * Approximate, random and blockwise selection on the device against choose.h's on the CPU, bit by
+ * bit: gaussiank, random, variance and block-topk. The kernels run on the CPU here and on a GPU in
+ * tests/gpu/run. */
 
 #include "compress/choose.h"
 #include "compress/moments.h"
@@ -11,15 +12,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum way { GAUSSIAN, DENSITY, VARIANCE };
-enum { WAYS = 3, SEED = 5, RANK = 3 };
+enum way { GAUSSIAN, DENSITY, VARIANCE, BLOCKS };
+enum { WAYS = 4, SEED = 5, RANK = 3 };
 static const size_t sizes[] = { 0,    1,    31,   32,   33,   127,   128,   129,
 				1023, 1024, 1025, 8191, 8193, 33000, 100007 };
 enum { SIZES = sizeof(sizes) / sizeof(sizes[0]) };
 
 static size_t choose(enum way way, const struct choice *c)
 {
-	return way == GAUSSIAN ? choose_gaussiank(c) :
+	return way == BLOCKS   ? selection_kinds[SELECT_BLOCK_TOPK].run(c) :
+	       way == GAUSSIAN ? choose_gaussiank(c) :
 	       way == DENSITY  ? choose_random(c) :
 				 choose_variance(c);
 }
@@ -27,10 +29,14 @@ static size_t choose(enum way way, const struct choice *c)
 /* Computes residual += scale * grad (or = if fresh) and the selection, on both sides. */
 static void expect_same_step(enum way way, struct device_selector *device, struct pair *residual,
 			     const struct pair *grad, const struct spans *spans, double wanted,
-			     uint64_t k, uint64_t step, int fresh)
+			     uint64_t k, uint32_t block, uint64_t step, int fresh)
 {
 	struct lists cpu = lists_new(residual->n), got = lists_new(residual->n);
+	struct selector *selector;
+	assert_int_equal(selector_open(residual->n, &selector), 0);
 	const struct choice choice = { .x = residual->here,
+				       .selector = selector,
+				       .block = block,
 				       .spans = spans->all,
 				       .n_spans = spans->n,
 				       .density = wanted,
@@ -42,6 +48,7 @@ static void expect_same_step(enum way way, struct device_selector *device, struc
 					       .call.grad = grad->there,
 					       .call.scale = 0.5f,
 					       .call.k = k,
+					       .call.block = block,
 					       .call.gaussian = way == GAUSSIAN,
 					       .call.quantile = gaussian_quantile(wanted),
 					       .call.draw = way == DENSITY  ? DEVICE_DRAW_DENSITY :
@@ -74,6 +81,7 @@ static void expect_same_step(enum way way, struct device_selector *device, struc
 	assert_true(out.largest == largest);
 	expect_same_lists(&cpu, &got);
 	expect_same_vector(residual);
+	selector_close(&selector);
 	lists_free(&cpu);
 	lists_free(&got);
 }
@@ -84,6 +92,8 @@ static void compare(enum way way, int kind, size_t n, double wanted, uint64_t se
 	struct pair residual = pair_new(n, seed % 2),
 		    grad = pair_new(n, seed / 2 % (UNALIGNED_MOST + 1));
 	struct spans spans = spans_of(n, seed % 3 == 1, &r);
+	static const uint32_t lengths[] = { 256, 257, 777, 1000, 1024, 4096, SELECT_BLOCK_MOST };
+	const uint32_t block = way == BLOCKS ? lengths[seed % 7] : 0;
 	struct device_selector *device;
 	size_t exempt = 0;
 
@@ -98,7 +108,7 @@ static void compare(enum way way, int kind, size_t n, double wanted, uint64_t se
 			grad.here[i] = vector_value(kind, i, n, &r);
 		pair_send(&grad);
 		expect_same_step(way, device, &residual, &grad, &spans, wanted,
-				 density_count(wanted, n - exempt), step,
+				 density_count(wanted, block ? block : n - exempt), block, step,
 				 way != GAUSSIAN || kind % 2);
 	}
 	gpu_kernels()->selector_close(&device);
@@ -123,6 +133,7 @@ TEST(select__any_way_size_and_kind_gives_the_bits_of_the_cpu)
 		return;
 	compare(GAUSSIAN, 0, (1 << 20) + 1025, 0.01, 3); /* more than one group of tiles */
 	compare(DENSITY, 10, (1 << 20) + 1025, 0.01, 4);
+	compare(BLOCKS, 0, (1 << 20) + 1025, 1.0 / 64, 5);
 }
 
 /* The vector may have infinities. With a NaN, nothing is selected. */

@@ -135,6 +135,7 @@ static const struct rule {
 	{ "level", { .by_level = 1, .level = 3 }, 12, 0 },
 	{ "gaussian", { .k = 50, .gaussian = 1, .quantile = 2.5758293 }, 0, 0 },
 	{ "draw", { .draw = DEVICE_DRAW_DENSITY, .wanted = 0.01 }, 0, 0 },
+	{ "blocks", { .k = 3, .block = 1000 }, 0, 0 },
 	{ "momentum, then topk", { .k = 50, .momentum = 0.9f }, 24, 0 },
 };
 enum { RULES = sizeof(rules) / sizeof(rules[0]), LONG = 30 * 1024 };

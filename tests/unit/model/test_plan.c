@@ -35,7 +35,8 @@ static const char *const recipes[] = {
 	"up=topk(0.1) down=all signal=gradient,noise(0.1)",
 	"up=topk(0.1) down=all signal=igt(0.1) update=ema(0.1)",
 	"up=tensor-topk(0.1) down=all",
-	"up=block-topk(8,64) down=block-topk(8,64)",
+	"up=block-topk(8,255) down=block-topk(8,64)",
+	"up=block-topk(8,256) down=all",
 	"up=randk(0.1) down=all memory=residual",
 	"up=randk(0.1) down=all memory=none",
 	"up=random(0.1),grid(4) down=all",
@@ -183,6 +184,7 @@ static int may_select_on_device(const struct asked *a)
 	const int known = (s == SELECT_ALL && r->up.values.type != VALUE_ROUND) ||
 			  s == SELECT_TOPK || s == SELECT_THRESHOLD || s == SELECT_GAUSSIANK ||
 			  s == SELECT_RANDOM || s == SELECT_VARIANCE || s == SELECT_SKETCH ||
+			  (s == SELECT_BLOCK_TOPK && r->up.block >= 256) ||
 			  (s == SELECT_RANDK && r->memory == MEMORY_RESIDUAL);
 
 	return known && (has_residual(r) || r->memory == MEMORY_NONE) &&

@@ -251,6 +251,10 @@ TEST(push_and_pull__gpu_memory_gives_the_bits_of_host_memory)
 		{ .recipe = "up=threshold(0.5),f16 down=topk(0.1) memory=residual update=sgd",
 		  .home_at = 4 },
 		{ .recipe = "up=gaussiank(0.02) down=all memory=residual update=sgd" },
+		{ .recipe = "up=block-topk(12,300),twomeans down=block-topk(8,100) memory=residual",
+		  .ranges_at = 3 },
+		{ .recipe = "up=block-topk(64,4096) down=all signal=momentum(0.9) nonfinite=skip",
+		  .nan_at = 2 },
 		{ .recipe = "up=gaussiank(0.05),grid(4) down=gaussiank(0.1) memory=residual "
 			    "update=sgd "
 			    "dense=none",
