@@ -4,6 +4,7 @@
  * memory is accessed once before the first measurement. */
 #include "tools/bench/select.h"
 #include "base/clock.h"
+#include "compress/choose.h"
 #include "sluice_select.h"
 #include "tools/bench/densities.h"
 #include "tools/bench/samples.h"
@@ -14,7 +15,7 @@
 #include <stdlib.h>
 
 /* Each step takes its gradient from a different part of one pool. */
-enum { SHIFTS = 64, SHIFT = 16, MOST = 1000 };
+enum { SHIFTS = 64, SHIFT = 16, MOST = 1000, BLOCK = 4096 };
 
 enum {
 	READ,          /* one plain read of x by one thread */
@@ -22,29 +23,38 @@ enum {
 	SELECT,        /* sluice_select() without a hint */
 	SELECT_ONE,    /* the same by one thread */
 	SELECT_HINTED, /* with the hint of the previous call */
+	EACH_BLOCK,    /* the same density of each block of 4096, by one thread */
 	ADD,           /* residual += grad by one thread */
 	RESIDUAL,      /* sluice_select() with a residual and a hint */
 	TIMES
 };
 
-static const char *const names[TIMES] = { "read",          "read_threads", "select",  "select_one",
-					  "select_hinted", "add",          "residual" };
+static const char *const names[TIMES] = { "read",          "read_threads", "select", "select_one",
+					  "select_hinted", "each_block",   "add",    "residual" };
 /* For each time, the number of the time by which it is divided, or -1. */
-static const int limits[TIMES] = { -1, READ, READ, READ, READ, -1, ADD };
+static const int limits[TIMES] = { -1, READ, READ, READ, READ, READ, -1, ADD };
 
 struct bench {
 	const struct options *o;
 	float *pool, *other;     /* n + SHIFTS * SHIFT elements each; other: another scale, for
 				    hintwrong */
 	float *residual, *plain; /* n */
-	uint32_t *index;
+	uint32_t *index,
+		*block_index; /* block_index: with room for a count rounded up in each block */
 	float *value;
 	sluice_selector *fresh, *one, *hinted;
+	struct selector *by_block;
 	struct samples ms[TIMES], ratio[TIMES];
 	uint64_t step;
 	uint32_t sink;
 	size_t k, selected;
 };
+
+/* Returns how many coordinates of a block have the density of k. */
+static uint32_t of_block(const struct bench *b)
+{
+	return (uint32_t)density_count((double)b->k / (double)b->o->n, BLOCK);
+}
 
 static int repeat(struct bench *b, double ms[TIMES])
 {
@@ -68,6 +78,10 @@ static int repeat(struct bench *b, double ms[TIMES])
 	began[SELECT_HINTED] = now_ns();
 	if (!rc)
 		rc = sluice_select(b->hinted, x, NULL, b->k, b->index, b->value, &found);
+	began[EACH_BLOCK] = now_ns();
+	if (!rc)
+		found = select_each_block(b->by_block, x, &(struct span){ 0, o->n, 0 }, 1,
+					  of_block(b), BLOCK, b->block_index);
 	began[ADD] = now_ns();
 	pass_add(b->plain, grad, o->n);
 	began[RESIDUAL] = now_ns();
@@ -126,15 +140,15 @@ static void print_row(struct bench *b, int first)
 		return;
 	}
 	if (first)
-		printf("%10s %10s %8s | %8s %6s %8s %6s | %8s %8s %6s | %8s %8s %8s\n", "k",
-		       "selected", "read ms", "select", "x read", "hinted", "x read", "add ms",
-		       "residual", "x add", "read/T", "select/1", "speed-up");
+		printf("%10s %10s %8s | %8s %6s %8s %6s | %8s %8s %6s | %8s %8s %8s | %8s %6s\n",
+		       "k", "selected", "read ms", "select", "x read", "hinted", "x read", "add ms",
+		       "residual", "x add", "read/T", "select/1", "speed-up", "blocks", "x read");
 	printf("%10zu %10zu %8.2f | %8.2f %6.2f %8.2f %6.2f | %8.2f %8.2f %6.2f | %8.2f %8.2f "
-	       "%8.2f\n",
+	       "%8.2f | %8.2f %6.2f\n",
 	       b->k, b->selected, ms[READ].p50, ms[SELECT].p50, ratio[SELECT].p50,
 	       ms[SELECT_HINTED].p50, ratio[SELECT_HINTED].p50, ms[ADD].p50, ms[RESIDUAL].p50,
 	       ratio[RESIDUAL].p50, ms[READ_THREADS].p50, ms[SELECT_ONE].p50,
-	       ms[SELECT_ONE].p50 / ms[SELECT].p50);
+	       ms[SELECT_ONE].p50 / ms[SELECT].p50, ms[EACH_BLOCK].p50, ratio[EACH_BLOCK].p50);
 	fflush(stdout);
 }
 
@@ -181,6 +195,8 @@ static int one_k(void *bench, size_t k, int first)
 	if (!rc)
 		rc = open_selector(b, b->o->threads, 0, &b->hinted);
 	if (!rc)
+		rc = selector_open(b->o->n, &b->by_block);
+	if (!rc)
 		rc = measure(b);
 	if (!rc)
 		print_row(b, first);
@@ -191,6 +207,7 @@ static int one_k(void *bench, size_t k, int first)
 	sluice_selector_close(&b->fresh);
 	sluice_selector_close(&b->one);
 	sluice_selector_close(&b->hinted);
+	selector_close(&b->by_block);
 	return rc;
 }
 
@@ -208,8 +225,10 @@ int bench_select(const struct options *o)
 	b.residual = malloc(n * sizeof(float));
 	b.plain = malloc(n * sizeof(float));
 	b.index = malloc(most * sizeof(*b.index));
+	b.block_index = malloc((most + n / BLOCK + BLOCK) * sizeof(*b.index));
 	b.value = malloc(most * sizeof(float));
-	if (!b.pool || (wrong && !b.other) || !b.residual || !b.plain || !b.index || !b.value) {
+	if (!b.pool || (wrong && !b.other) || !b.residual || !b.plain || !b.index ||
+	    !b.block_index || !b.value) {
 		fprintf(stderr, "sluice-bench: no memory for vectors of %zu elements\n", n);
 	} else {
 		data_fill(o->distribution, o->seed, b.pool, n + SHIFTS * SHIFT);
@@ -223,6 +242,7 @@ int bench_select(const struct options *o)
 	free(b.residual);
 	free(b.plain);
 	free(b.index);
+	free(b.block_index);
 	free(b.value);
 	/* This use of the sum keeps the compiler from removing a pass. */
 	return rc || b.sink == 1 ? rc : 0;
