@@ -227,15 +227,6 @@ static size_t keep(const float *v, uint32_t *index, size_t n, struct cut cut)
 	return kept;
 }
 
-/* Asks for the memory of the next block while this one is being cut. */
-static void ask_ahead(const float *x)
-{
-	enum { LINE = 16, FROM = 768, TO = FROM + 20 * LINE };
-
-	for (size_t i = FROM; i < TO; i += LINE)
-		__builtin_prefetch(x + i);
-}
-
 static size_t select_block(const struct block *b, uint32_t quota, struct level *level,
 			   uint32_t *index)
 {
@@ -250,7 +241,6 @@ static size_t select_block(const struct block *b, uint32_t quota, struct level *
 		below = lower < below ? lower : below / 2;
 		n = list_block(b, below, &exempt, &largest);
 	}
-	ask_ahead(b->x + b->end);
 	level->below = below;
 	if (n - exempt > quota) {
 		pad(stage->near_value, n);
