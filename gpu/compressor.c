@@ -506,8 +506,8 @@ void cuda_stage(const struct device_compressor *c, char *text, size_t cap)
 		 c->known ? "its sketches or values (kernels sketch, gather, seal, report), or "
 			    "earlier work in the stream" :
 		 selected ? "its messages (kernels pack, dense, quantize, seal, report)" :
-			    "its selection (kernels fold, topk, gaussian, draw, block_topk), or earlier work "
-			    "in the stream");
+			    "its selection (kernels fold, topk, gaussian, draw, block_topk), or "
+			    "earlier work in the stream");
 }
 
 static int wait_for_stream(const struct device_compressor *c, void *stream)

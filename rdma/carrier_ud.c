@@ -187,7 +187,7 @@ static struct ud_peer *sender_of(const struct ud *c, const struct datagram *d,
 }
 
 /* A PROOF or an ACCEPT must name the end of its queue pair, otherwise nothing can be connected. */
-static int is_complete(const struct frame *frame)
+static int has_card(const struct frame *frame)
 {
 	return frame->ends || (frame->kind != FRAME_PROOF && frame->kind != FRAME_ACCEPT);
 }
@@ -202,7 +202,7 @@ static int ud_next(struct carrier *carrier, struct carrier_event *out)
 
 	/* A flood of datagrams must not keep the rank from other work. */
 	for (int i = 0; i < AT_ONCE && datagrams_next(c->datagrams, &d); i++) {
-		if (frame_decode(d.bytes, d.n, &frame, &why) || !is_complete(&frame))
+		if (frame_decode(d.bytes, d.n, &frame, &why) || !has_card(&frame))
 			continue;
 		p = sender_of(c, &d, &frame);
 		if (!p)
@@ -294,7 +294,7 @@ static int keep_and_send(struct ud_peer *p, const struct frame *frame, int repea
 }
 
 /* Begins an exchange, with the first packet number of this side. */
-static int begin(struct ud_peer *p, uint32_t reads, char why[CARRIER_WHY_BYTES])
+static int begin_pair(struct ud_peer *p, uint32_t reads, char why[CARRIER_WHY_BYTES])
 {
 	p->n_kept = 0;
 	p->reads = reads;
@@ -311,7 +311,7 @@ static int ud_start(struct carrier_peer *peer, int timeout_ms, char why[CARRIER_
 	struct ud_peer *p = ud_peer_of(peer);
 
 	(void)timeout_ms;
-	return begin(p, p->ud->reads, why) ? -1 : find_address(p, why);
+	return begin_pair(p, p->ud->reads, why) ? -1 : find_address(p, why);
 }
 
 static int ud_request(struct carrier_peer *p, const struct frame *frame,
@@ -320,7 +320,7 @@ static int ud_request(struct carrier_peer *p, const struct frame *frame,
 	return keep_and_send(ud_peer_of(p), frame, 1, why);
 }
 
-static uint32_t lesser(uint32_t a, uint32_t b)
+static uint32_t fewer(uint32_t a, uint32_t b)
 {
 	return a < b ? a : b;
 }
@@ -331,7 +331,7 @@ static int ud_take(struct carrier_peer *peer, const struct carrier_event *reques
 	struct ud_peer *p = ud_peer_of(peer);
 
 	(void)request;
-	return begin(p, lesser(p->ud->reads, frame->reads), why);
+	return begin_pair(p, fewer(p->ud->reads, frame->reads), why);
 }
 
 static void ud_yield(struct carrier_peer *p)
@@ -397,7 +397,7 @@ static struct path_ends ud_ends(const struct carrier_peer *peer, const struct fr
 
 	ends.peer.qpn = frame->qpn;
 	ends.peer.psn = frame->psn;
-	ends.peer.reads = lesser(p->reads, frame->reads);
+	ends.peer.reads = fewer(p->reads, frame->reads);
 	return ends;
 }
 

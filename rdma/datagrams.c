@@ -153,7 +153,7 @@ int datagrams_send(struct datagrams *d, struct ibv_ah *to, uint32_t qpn, uint32_
 }
 
 /* Returns 1 if the completion is a datagram that is long enough to have bytes. */
-static int take_completion(struct datagrams *d, const struct ibv_wc *wc, struct datagram *out)
+static int take_receive(struct datagrams *d, const struct ibv_wc *wc, struct datagram *out)
 {
 	size_t n;
 
@@ -194,7 +194,7 @@ int datagrams_next(struct datagrams *d, struct datagram *out)
 	/* Completions before the request make no event, so this looks for completions once more. */
 	do {
 		while (!d->failed && ibv_poll_cq(d->recv_cq, 1, &wc) > 0)
-			if (take_completion(d, &wc, out))
+			if (take_receive(d, &wc, out))
 				return 1;
 	} while (take_wakeups(d));
 	return 0;
@@ -202,12 +202,12 @@ int datagrams_next(struct datagrams *d, struct datagram *out)
 
 /* ---- opening and closing ----------------------------------------------------------- */
 
-static uint32_t lesser(uint32_t a, int b)
+static uint32_t at_most(uint32_t a, int b)
 {
 	return b < (int)a ? (uint32_t)b : a;
 }
 
-static int make_pair(struct datagrams *d, struct ibv_context *context)
+static int open_pair(struct datagrams *d, struct ibv_context *context)
 {
 	struct ibv_qp_init_attr attr = { .qp_type = IBV_QPT_UD,
 					 .cap = { .max_send_wr = d->sends,
@@ -245,8 +245,8 @@ static int make_parts(struct datagrams *d, struct ibv_context *context)
 	int rc = auth_random(&d->qkey, sizeof(d->qkey));
 
 	d->qkey &= QKEY_USABLE;
-	d->receives = lesser(lesser(RECEIVES_MOST, a->max_qp_wr), a->max_cqe);
-	d->sends = lesser(lesser(SENDS_MOST, a->max_qp_wr), a->max_cqe);
+	d->receives = at_most(at_most(RECEIVES_MOST, a->max_qp_wr), a->max_cqe);
+	d->sends = at_most(at_most(SENDS_MOST, a->max_qp_wr), a->max_cqe);
 	if (!rc && (d->receives < LEAST || d->sends < LEAST))
 		return fail(SLUICE_EDEVICE,
 			    "verbs: %s is too small for datagrams: %d requests, %d "
@@ -260,7 +260,7 @@ static int make_parts(struct datagrams *d, struct ibv_context *context)
 	if (!d->pd)
 		return verbs_device_failed(d->device, "ibv_alloc_pd");
 	d->mr = ibv_reg_mr(d->pd, d->memory->base, d->memory->bytes, IBV_ACCESS_LOCAL_WRITE);
-	return d->mr ? make_pair(d, context) : verbs_device_failed(d->device, "ibv_reg_mr");
+	return d->mr ? open_pair(d, context) : verbs_device_failed(d->device, "ibv_reg_mr");
 }
 
 int datagrams_open(struct ibv_context *context, const struct verbs_device *device,

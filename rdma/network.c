@@ -42,7 +42,7 @@ struct tie {
 	struct pairing least, most;
 };
 
-static void take(struct tie *tie, const struct network *a, const struct pairing *it)
+static void take_network(struct tie *tie, const struct network *a, const struct pairing *it)
 {
 	const struct network *n = &a[it->a];
 	const int costs = cost(it->a, it->b);
@@ -66,9 +66,9 @@ struct pairing network_pairing(const struct network *a, int n_a, const struct ne
 	for (int i = 0; i < n_a; i++)
 		for (int j = 0; j < n_b; j++)
 			if (!memcmp(&a[i], &b[j], sizeof(*a)))
-				take(&tie, a,
-				     &(struct pairing){ i || j ? PAIRING_OTHER : PAIRING_OWN, i,
-							j });
+				take_network(&tie, a,
+					     &(struct pairing){
+						     i || j ? PAIRING_OTHER : PAIRING_OWN, i, j });
 	if (tie.least.a >= 0)
 		return tie.sum % 2 ? tie.least : tie.most;
 	if (n_a && n_b && a[0].kind == b[0].kind && has_routes(&a[0]))

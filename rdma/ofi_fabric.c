@@ -161,7 +161,7 @@ static void write_caution(struct ofi_fabric *f)
 		 ofi_fabric_text(f), ofi_fabric_provider(f));
 }
 
-static int set_ports(struct ofi_fabric *f, const char *ports)
+static int set_port_range(struct ofi_fabric *f, const char *ports)
 {
 	if (!ports || !*ports)
 		return SLUICE_OK;
@@ -180,7 +180,7 @@ int ofi_fabric_open(const char *provider, const char *interface, const char *por
 	if (!f)
 		return fail(SLUICE_ENOMEM, "ofi: no memory for %zu bytes", sizeof(*f));
 	f->fd = -1;
-	rc = set_ports(f, ports);
+	rc = set_port_range(f, ports);
 	if (!rc)
 		rc = ofi_choose(provider, interface, &f->choice);
 	if (!rc)

@@ -184,7 +184,7 @@ size_t verbs_record_encode(const struct verbs_record *record, uint8_t *bytes)
 }
 
 /* Returns the bytes of an address of this family; 0: there is no such family. */
-static size_t length_of(uint8_t family)
+static size_t family_bytes(uint8_t family)
 {
 	switch (family) {
 	case 0: return BY_GID_BYTES;
@@ -212,7 +212,7 @@ static int decode_by_gid(const uint8_t *bytes, struct verbs_card *out)
 
 static int decode_card(const uint8_t *bytes, size_t n, struct verbs_card *out)
 {
-	const size_t address = n > CARD_HEAD_BYTES ? length_of(bytes[4]) : 0;
+	const size_t address = n > CARD_HEAD_BYTES ? family_bytes(bytes[4]) : 0;
 	size_t room;
 
 	if (!address || n <= CARD_HEAD_BYTES + address ||

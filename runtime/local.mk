@@ -85,6 +85,7 @@ library_sources += \
 	runtime/worker/lane.c runtime/worker/lane.h \
 	runtime/worker/lazy.c runtime/worker/lazy.h \
 	runtime/worker/local.c runtime/worker/local.h \
+	runtime/worker/nonfinite.c runtime/worker/nonfinite.h \
 	runtime/worker/parts.c runtime/worker/parts.h \
 	runtime/worker/pull.c runtime/worker/pull.h \
 	runtime/worker/push.c runtime/worker/push.h \

@@ -183,7 +183,7 @@ static char *print_manifest(const struct checkpoint_manifest *m, size_t *bytes_o
 	return text;
 }
 
-static void warn(const char *what, const char *path)
+static void warn_of(const char *what, const char *path)
 {
 	log_line(LOG_WARN, "runtime",
 		 "cannot %s %s: %s; no checkpoint needs it, so remove it by hand", what, path,
@@ -207,7 +207,7 @@ static void remove_other_drafts(const char *dir, const struct durable *own)
 {
 	DIR *entries = opendir(dir);
 	if (!entries) {
-		warn("look for drafts in", dir);
+		warn_of("look for drafts in", dir);
 		return;
 	}
 	for (struct dirent *e; (e = readdir(entries));) {
@@ -218,7 +218,7 @@ static void remove_other_drafts(const char *dir, const struct durable *own)
 		snprintf(again, sizeof again, "LATEST.%08" PRIx32 ".tmp", number);
 		if (!strcmp(again, e->d_name) && strcmp(again, strrchr(own->temporary, '/') + 1) &&
 		    unlinkat(dirfd(entries), e->d_name, 0) && errno != ENOENT)
-			warn("remove a draft in", dir);
+			warn_of("remove a draft in", dir);
 	}
 	closedir(entries);
 }
@@ -370,16 +370,16 @@ static void remove_generation(const char *folder)
 	DIR *entries = opendir(folder);
 	if (!entries) {
 		if (errno != ENOENT)
-			warn("open", folder);
+			warn_of("open", folder);
 		return;
 	}
 	for (struct dirent *e; (e = readdir(entries));)
 		if (is_rank_file(e->d_name) && unlinkat(dirfd(entries), e->d_name, 0) &&
 		    errno != ENOENT)
-			warn("empty", folder);
+			warn_of("empty", folder);
 	closedir(entries);
 	if (rmdir(folder) && errno != ENOENT)
-		warn("remove", folder);
+		warn_of("remove", folder);
 }
 
 /* Returns 0 only if LATEST certainly does not name this generation. On a file server, even a failed
@@ -419,7 +419,7 @@ struct checkpoint_others *checkpoint_others(const struct checkpoint_place *place
 	struct checkpoint_others *list = NULL, one = { 0 };
 	DIR *entries = opendir(place->dir);
 	if (!entries) {
-		warn("look for old checkpoints in", place->dir);
+		warn_of("look for old checkpoints in", place->dir);
 		return NULL;
 	}
 	for (struct dirent *e; (e = readdir(entries));) {

@@ -79,7 +79,7 @@ static int compare(const struct broadcast *b, const uint8_t *rows)
 }
 
 /* On a server: sets size and root from the workers' messages. */
-static int learn(struct broadcast *b, const uint8_t *rows)
+static int learn_length(struct broadcast *b, const uint8_t *rows)
 {
 	const uint8_t *row = rows + (size_t)round_leader(b->job) * COLLECTIVE_BYTES;
 	const uint32_t root = get_le32(row + AT_ROOT);
@@ -119,7 +119,7 @@ static int begin_broadcast(struct broadcast *b)
 	if (!rc)
 		rc = compare(b, rows);
 	if (!rc && !b->bytes)
-		rc = learn(b, rows);
+		rc = learn_length(b, rows);
 	if (!rc && !round_has(job, b->root))
 		rc = fail(SLUICE_EPEER,
 			  "sluice_broadcast: %s was lost before the others had its bytes",

@@ -136,6 +136,17 @@ static struct joining begin_joining(sluice_job *job)
 	};
 }
 
+static int meet_member(sluice_job *job, int member, const uint8_t *descriptor)
+{
+	char why[ERROR_TEXT_BYTES];
+	const int rc = hubs_meet(job, member, descriptor);
+
+	if (!rc)
+		return 0;
+	snprintf(why, sizeof(why), "%s", sluice_last_error());
+	return fail(rc, "the rows of %s cannot be opened: %s", rank_text(job, member), why);
+}
+
 /* The first round of a job with hubs: the members send the descriptors of their rows to their
  * hubs. */
 static int exchange_rows(sluice_job *job)
@@ -152,7 +163,7 @@ static int exchange_rows(sluice_job *job)
 		rc = collective_run(job, COLLECTIVE_OPEN, mine, ROW, ROW, theirs);
 	for (int p = 0; p < job->size && !rc; p++)
 		if (!hubs_are(job, p) && hubs_of(job, p) == job->rank)
-			rc = hubs_meet(job, p, theirs + (size_t)p * ROW);
+			rc = meet_member(job, p, theirs + (size_t)p * ROW);
 	free(mine);
 	free(theirs);
 	return rc;

@@ -29,7 +29,7 @@ int job_check(const sluice_job *job, const char *function)
 	if (job_in_child(job))
 		return fail(SLUICE_EINVAL,
 			    "%s: called in a forked child; only process %d may use this job",
-			    function, (int)job->pid);
+			    function, (int)job->process.pid);
 	return 0;
 }
 

@@ -35,8 +35,8 @@ int group_open(sluice_job *job, sluice_job *root, uint32_t number, int color, co
 		group->root_of[r] = roots[r];
 		group->rank_of[roots[r]] = r;
 	}
-	job->imm_of_group = imm_of_group(number);
-	job->cookie_of_group = cookie_of_group(number);
+	job->group_bits.imm = imm_of_group(number);
+	job->group_bits.cookie = cookie_of_group(number);
 	return 0;
 }
 

@@ -137,8 +137,8 @@ int hubs_meet(sluice_job *job, int member, const uint8_t *descriptor)
 	int rc = e->transport->ops->remote_open(e, descriptor, rows);
 
 	if (!rc && (*rows)->bytes < head_offset(job, job->size))
-		rc = fail(SLUICE_EWIRE, "%s offers rows of %llu bytes: too few",
-			  rank_text(job, member), (unsigned long long)(*rows)->bytes);
+		rc = fail(SLUICE_EWIRE, "its rows have %llu bytes, which is too few",
+			  (unsigned long long)(*rows)->bytes);
 	return rc;
 }
 

@@ -52,8 +52,8 @@ static void free_job(sluice_job *job)
 	clients_close(&job->clients);
 	free(job->peers);
 	free(job->records);
-	if (job->page_of_this_process)
-		munmap(job->page_of_this_process, (size_t)sysconf(_SC_PAGESIZE));
+	if (job->process.page)
+		munmap(job->process.page, (size_t)sysconf(_SC_PAGESIZE));
 	free(job);
 }
 
@@ -65,8 +65,8 @@ static int init(const sluice_job_attr *attr, sluice_job **job_out)
 	if (!job)
 		return fail(SLUICE_ENOMEM, "sluice_init: no memory for the job");
 	job->root = job;
-	job->pid = getpid();
-	job->page_of_this_process = open_page_of_this_process();
+	job->process.pid = getpid();
+	job->process.page = open_page_of_this_process();
 	progress_init(&job->progress);
 	clients_init(&job->clients);
 	job->membership_epoch = 1;

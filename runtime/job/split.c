@@ -79,8 +79,7 @@ static void group_free(sluice_job *group)
 /* Copies the peers of the group from the parent. members: the ranks of the group in the parent. */
 static int fill(sluice_job *group, const sluice_job *parent, const int *members)
 {
-	group->pid = parent->pid;
-	group->page_of_this_process = parent->page_of_this_process;
+	group->process = parent->process;
 	group->sim_rank = parent->sim_rank;
 	group->settings = parent->settings;
 	group->budget = parent->budget;
@@ -210,7 +209,7 @@ static int check(const sluice_job *job, const sluice_job *const *sub)
 	return rc;
 }
 
-static int split(sluice_job *parent, int color, int key, sluice_job **sub)
+static int split_job(sluice_job *parent, int color, int key, sluice_job **sub)
 {
 	int rc = check(parent, (const sluice_job *const *)sub);
 	if (rc)
@@ -264,7 +263,7 @@ int sluice_split(sluice_job *job, int color, int key, sluice_job **sub)
 	struct error_scope scope;
 
 	error_begin(&scope);
-	return error_end(&scope, split(job, color, key, sub));
+	return error_end(&scope, split_job(job, color, key, sub));
 }
 
 /* Peers may write into the lines of the group until all ranks of the group have called this

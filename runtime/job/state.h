@@ -61,9 +61,10 @@ struct sluice_job {
 	 * itself. The root has the parts that all its groups share: progress, heart and
 	 * transports. */
 	sluice_job *root;
-	int *page_of_this_process; /* 0 in a forked child, which is found out without a system
-				      call */
-	pid_t pid;                 /* the process that called sluice_init() */
+	struct own_process {
+		int *page; /* 0 in a forked child, which is found out without a system call */
+		pid_t pid; /* the process that called sluice_init() */
+	} process;
 	int rank, size, servers, workers;
 	struct peer *peers; /* `size` entries; [rank] is this rank over `self` */
 	struct progress progress;
@@ -81,8 +82,10 @@ struct sluice_job {
 	struct group *group;  /* data of a group; NULL in a root */
 	/* These bits distinguish notifies and GETs of this group from those of other groups; 0 in a
 	 * root. */
-	uint32_t imm_of_group;
-	uint64_t cookie_of_group;
+	struct group_bits {
+		uint32_t imm;
+		uint64_t cookie;
+	} group_bits;
 
 	struct sim_rank *sim_rank; /* for a simulated rank; NULL in a real job */
 	struct settings settings;
@@ -104,17 +107,17 @@ struct sluice_job {
 /* Returns 1 if this process is a forked child of the process that called sluice_init(). */
 static inline int job_in_child(const sluice_job *job)
 {
-	return job->page_of_this_process ? !*job->page_of_this_process : job->pid != getpid();
+	return job->process.page ? !*job->process.page : job->process.pid != getpid();
 }
 /* Notifies and GETs of a group carry the group's number; those of a root carry no number. */
 static inline uint32_t job_imm(const sluice_job *job, enum imm_kind kind, uint32_t index)
 {
-	return imm_make(kind, index) | job->imm_of_group;
+	return imm_make(kind, index) | job->group_bits.imm;
 }
 static inline uint64_t job_cookie(const sluice_job *job, enum cookie_kind kind, uint32_t id,
 				  uint32_t index)
 {
-	return cookie_make(kind, id, index) | job->cookie_of_group;
+	return cookie_make(kind, id, index) | job->group_bits.cookie;
 }
 
 /* Returns 1 if the job continues without lost workers (on_failure=continue). */

@@ -23,7 +23,7 @@ static size_t find_tile(const struct tiling *t, uint64_t x)
 	return low;
 }
 
-static int make_room(struct tiling *t)
+static int grow(struct tiling *t)
 {
 	size_t room = t->room ? 2 * t->room : 16;
 	struct tile *tiles;
@@ -58,7 +58,7 @@ int tiling_add(struct tiling *t, uint64_t begin, uint64_t end, uint64_t *taken_o
 	} else if (before) {
 		t->tiles[at].begin = begin;
 	} else {
-		if (make_room(t))
+		if (grow(t))
 			return SLUICE_ENOMEM;
 		memmove(t->tiles + at + 1, t->tiles + at, (t->n - at) * sizeof *t->tiles);
 		t->tiles[at] = (struct tile){ begin, end };

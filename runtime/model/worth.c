@@ -22,7 +22,7 @@ unsigned worth_candidate(uint64_t steps, unsigned chosen)
 	return chosen ? chosen - 1 : WORTH_CANDIDATES - 1;
 }
 
-static uint64_t total(const struct worth_step *s)
+static uint64_t total_ns(const struct worth_step *s)
 {
 	return s->work_ns + s->wire_ns;
 }
@@ -33,7 +33,7 @@ void worth_note(struct worth *w, uint64_t steps, unsigned candidate, const struc
 
 	if ((steps - 1) % WORTH_TRIES == 0)
 		return; /* the first step of a candidate includes its warm-up */
-	if (!total(least) || total(step) < total(least))
+	if (!total_ns(least) || total_ns(step) < total_ns(least))
 		*least = *step;
 }
 
@@ -42,7 +42,7 @@ unsigned worth_choose(const struct worth *w)
 	unsigned best = 0;
 
 	for (unsigned i = 1; i < WORTH_CANDIDATES; i++)
-		if ((double)total(&w->least[i]) <= quicker * (double)total(&w->least[best]))
+		if ((double)total_ns(&w->least[i]) <= quicker * (double)total_ns(&w->least[best]))
 			best = i;
 	return best + 1;
 }
@@ -68,7 +68,7 @@ void worth_explain(const struct worth *w, unsigned chosen, char *text, size_t ca
 		n = strlen(text);
 		snprintf(text + n, cap - n, "%s %g took %.3f ms (%.3f work, %.3f exchange)",
 			 i ? ", density" : "a step at density", worth_candidates[i].up,
-			 ms((double)total(s)), ms((double)s->work_ns), ms((double)s->wire_ns));
+			 ms((double)total_ns(s)), ms((double)s->work_ns), ms((double)s->wire_ns));
 	}
 	n = strlen(text);
 	if (chosen == 1)
@@ -84,7 +84,7 @@ int worth_verdict(const struct worth *w, uint64_t parameters, char *text, size_t
 	double work = (double)w->least[0].work_ns;
 	double wire = (double)w->least[0].bytes * w->wire_ns_per_byte;
 
-	if (w->wire_ns_per_byte <= 0 || !total(&w->least[0]) ||
+	if (w->wire_ns_per_byte <= 0 || !total_ns(&w->least[0]) ||
 	    w->least[0].bytes >= w->least[0].dense_bytes)
 		return 0;
 	double saving = work + wire - dense_work - dense_wire;

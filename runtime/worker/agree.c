@@ -9,6 +9,7 @@
 #include "worker/compressor_ops.h"
 #include "worker/hooks.h"
 #include "worker/signal.h"
+#include "worker/nonfinite.h"
 #include "worker/state.h"
 #include "worker/upload.h"
 #include "worker/worker_measure.h"

@@ -12,6 +12,7 @@
 #include "worker/dense.h"
 #include "worker/lane.h"
 #include "worker/signal.h"
+#include "worker/nonfinite.h"
 #include "worker/state.h"
 #include "worker/target.h"
 #include "worker/upload.h"
@@ -92,7 +93,7 @@ int dense_push(struct worker *w, const struct vector *grad)
 				/* The cause may be the gradient itself, or the residual to which it
 				 * was added. */
 				int rc = signal_judge_sum(w, grad);
-				return rc ? rc : signal_overflowed(w, 0);
+				return rc ? rc : nonfinite_sum(w, 0);
 			}
 		}
 	step_encoded(&w->step);

@@ -20,6 +20,7 @@
 #include "worker/device.h"
 #include "worker/device_push.h"
 #include "worker/signal.h"
+#include "worker/nonfinite.h"
 #include "worker/state.h"
 #include "worker/worker.h"
 #include <stdlib.h>
@@ -295,7 +296,7 @@ static int await(struct worker *w)
 static void sent_listed(struct worker *w, int rc)
 {
 	if (rc == SLUICE_ENUMERIC)
-		signal_overflowed(w, 1);
+		nonfinite_sum(w, 1);
 	else if (rc)
 		give_up(w);
 	else

@@ -29,6 +29,7 @@
 #include "worker/agree.h"
 #include "worker/lane.h"
 #include "worker/signal.h"
+#include "worker/nonfinite.h"
 #include "worker/state.h"
 #include "worker/upload.h"
 #include <float.h>
@@ -401,13 +402,13 @@ int outbox_take(struct worker *w)
 	d->outbox->settled = got.settled;
 	step_set_range(&w->step, got.largest); /* used by a grid */
 	int rc = got.nonfinite ?
-			 signal_nonfinite(w, 1, got.first_nonfinite, got.nonfinite, got.bad) :
+			 nonfinite_pushed(w, 1, got.first_nonfinite, got.nonfinite, got.bad) :
 			 0;
 	step_leave_out(&w->step, rc > 0);
 	if (!rc && !on_device_sketches(w->rules.recipe) && (got.nan || !(got.largest <= FLT_MAX))) {
 		/* The device does not report the coordinate. */
 		step_fail(&w->step, COORDINATE_UNKNOWN);
-		rc = signal_overflowed(w, 1);
+		rc = nonfinite_sum(w, 1);
 	}
 	return rc < 0 ? rc : 0;
 }

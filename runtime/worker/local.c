@@ -10,6 +10,7 @@
 #include "model/model.h"
 #include "worker/hooks.h"
 #include "worker/signal.h"
+#include "worker/nonfinite.h"
 #include "worker/state.h"
 #include <math.h>
 #include <stdlib.h>
@@ -94,16 +95,6 @@ static void local_sent(struct worker *w, uint64_t elements)
 		memset(velocity, 0, w->layout->count * sizeof(*velocity));
 }
 
-static int params_overflowed(struct worker *w, uint64_t at, float value)
-{
-	return job_fail_here(w->job, 0, SLUICE_ENUMERIC,
-			     "step %llu computes %g for the parameter at %s, %s: the value is "
-			     "beyond the range of floats; lower the learning rate or clip= the "
-			     "gradients",
-			     (unsigned long long)w->step.done + 1, (double)value,
-			     rank_text(w->job, w->job->rank), model_place(w->model.tensors, at));
-}
-
 void local_point(const struct local *local, uint64_t at, size_t n, float *point)
 {
 	const float *restrict base = local->base + at, *restrict residual = local->residual + at;
@@ -140,7 +131,7 @@ static int mix(struct worker *w, const struct vector *params, uint64_t at, size_
 	const size_t finite = first_nonfinite(own, n);
 
 	if (finite < n && w->rules.recipe->nonfinite == NONFINITE_ABORT)
-		return signal_nonfinite(w, 0, at + finite, 1, own[finite]);
+		return nonfinite_pushed(w, 0, at + finite, 1, own[finite]);
 	for (size_t i = 0; i < n; i++)
 		point[i] = finite == n || isfinite(own[i]) ? share * own[i] + rest * point[i] :
 							     point[i];
@@ -167,7 +158,7 @@ int local_pull(struct worker *w, const struct vector *params)
 			value[i] = local->base[at + i] - local->sum[at + i];
 		const size_t finite = first_nonfinite(value, n);
 		if (finite < n)
-			return params_overflowed(w, at + finite, value[finite]);
+			return nonfinite_params(w, at + finite, value[finite]);
 		vector_write(params, at, value, n);
 	}
 	return 0;

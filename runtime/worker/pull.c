@@ -2,6 +2,7 @@
  * The calls that pull: everything at once, or range by range while the other ranges are still on
  * the network. They wait until the worker half (worker.c) has passed through the phases. The call
  * of a step without a gradient is here as well, because it ends with a pull. */
+#include "base/arguments.h"
 #include "base/device.h"
 #include "base/error.h"
 #include "worker/hooks.h"
@@ -331,6 +332,50 @@ int sluice_pull_range(sluice_model *model, uint64_t begin, uint64_t count)
 		return pull_ends(w);
 	step_end(&w->step);
 	return 0;
+}
+
+/* ---- the point at which a recipe needs its gradient -------------------------- */
+
+static void point_at(const struct worker *w, const float *params, float *point)
+{
+	const enum signal_kind signal = w->rules.recipe->signal;
+	const float *previous = w->kept.of[signal == SIGNAL_SVRG  ? KEPT_ANCHOR :
+					   signal == SIGNAL_DRIFT ? KEPT_BASE :
+								    KEPT_PREVIOUS];
+	const uint64_t count = w->layout->count;
+	if (w->rules.recipe->signal == SIGNAL_IGT) {
+		float alpha = update_alpha(w->rules.update, w->step.done + 1),
+		      ahead = (1 - alpha) / alpha;
+		for (uint64_t i = 0; i < count; i++)
+			point[i] = params[i] + ahead * (params[i] - previous[i]);
+	} else {
+		memmove(point, previous ? previous : params, count * sizeof *point);
+	}
+}
+
+int sluice_point(sluice_model *model, const float *params, float *point)
+{
+	if (!model || !params || !point)
+		return fail(SLUICE_EINVAL, "sluice_point: an argument is NULL");
+	int rc = step_check(model, params, "sluice_point", STEP_DONE);
+	if (!rc)
+		rc = argument_aligned(params, sizeof *params, "params", "sluice_point");
+	if (!rc)
+		rc = argument_aligned(point, sizeof *point, "point", "sluice_point");
+	if (!rc) /* the common parameters include an exchange under way */
+		rc = pull_settle(model->worker);
+	if (rc)
+		return rc;
+	struct vector *from = target_points(model->worker->into), *to = from + 1;
+	float *here, *there = NULL;
+	vector_run(from, params, model->layout.count, VALUE_F32, 1);
+	vector_run(to, point, model->layout.count, VALUE_F32, 1);
+	rc = vector_borrow(from, model->worker->stream, "sluice_point", &here);
+	if (!rc)
+		rc = vector_borrow(to, model->worker->stream, "sluice_point", &there);
+	if (!rc)
+		point_at(model->worker, here, there);
+	return vector_return(to, there, rc, "sluice_point");
 }
 
 /* ---- a step without a gradient ------------------------------------------------ */

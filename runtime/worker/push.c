@@ -11,6 +11,7 @@
 #include "worker/lane.h"
 #include "worker/local.h"
 #include "worker/signal.h"
+#include "worker/nonfinite.h"
 #include "worker/state.h"
 #include "worker/push.h"
 #include "worker/worker.h"
@@ -269,7 +270,7 @@ static int push_here(struct worker *w, struct vector *grad, struct vector *befor
 		return 0;
 	}
 	if (worker_send(w, &signal))
-		return signal_overflowed(w, 0);
+		return nonfinite_sum(w, 0);
 	stopwatch_end(w->model.stopwatch, TIME_COMPRESS, &lap);
 	return push_ends(w);
 }
@@ -454,7 +455,7 @@ static int push_range(struct worker *w, const void *grad, uint64_t begin, uint64
 	else if (whole)
 		rc = worker_send(w, &signal);
 	if (rc)
-		return signal_overflowed(w, 0);
+		return nonfinite_sum(w, 0);
 	stopwatch_end(w->model.stopwatch, TIME_COMPRESS, &lap);
 	if (!whole)
 		return 0;
@@ -532,50 +533,6 @@ void sluice_raise(sluice_model *model, unsigned flags)
 unsigned step_raised(const struct worker *w)
 {
 	return w->step.raised & (w->uneven ? FLAG_GRADIENT - 1 : 0xff);
-}
-
-/* ---- the point at which a recipe needs its gradient -------------------------- */
-
-static void point_at(const struct worker *w, const float *params, float *point)
-{
-	const enum signal_kind signal = w->rules.recipe->signal;
-	const float *previous = w->kept.of[signal == SIGNAL_SVRG  ? KEPT_ANCHOR :
-					   signal == SIGNAL_DRIFT ? KEPT_BASE :
-								    KEPT_PREVIOUS];
-	const uint64_t count = w->layout->count;
-	if (w->rules.recipe->signal == SIGNAL_IGT) {
-		float alpha = update_alpha(w->rules.update, w->step.done + 1),
-		      ahead = (1 - alpha) / alpha;
-		for (uint64_t i = 0; i < count; i++)
-			point[i] = params[i] + ahead * (params[i] - previous[i]);
-	} else {
-		memmove(point, previous ? previous : params, count * sizeof *point);
-	}
-}
-
-int sluice_point(sluice_model *model, const float *params, float *point)
-{
-	if (!model || !params || !point)
-		return fail(SLUICE_EINVAL, "sluice_point: an argument is NULL");
-	int rc = step_check(model, params, "sluice_point", STEP_DONE);
-	if (!rc)
-		rc = argument_aligned(params, sizeof *params, "params", "sluice_point");
-	if (!rc)
-		rc = argument_aligned(point, sizeof *point, "point", "sluice_point");
-	if (!rc) /* the common parameters include an exchange under way */
-		rc = pull_settle(model->worker);
-	if (rc)
-		return rc;
-	struct vector *from = target_points(model->worker->into), *to = from + 1;
-	float *here, *there = NULL;
-	vector_run(from, params, model->layout.count, VALUE_F32, 1);
-	vector_run(to, point, model->layout.count, VALUE_F32, 1);
-	rc = vector_borrow(from, model->worker->stream, "sluice_point", &here);
-	if (!rc)
-		rc = vector_borrow(to, model->worker->stream, "sluice_point", &there);
-	if (!rc)
-		point_at(model->worker, here, there);
-	return vector_return(to, there, rc, "sluice_point");
 }
 
 /* ---- unequal numbers of steps ---------------------------------------------- */

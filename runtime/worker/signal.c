@@ -9,6 +9,7 @@
 #include "worker/lazy.h"
 #include "worker/local.h"
 #include "worker/source.h"
+#include "worker/nonfinite.h"
 #include "worker/state.h"
 #include "base/error.h"
 #include "compress/clip_rules.h"
@@ -18,50 +19,13 @@
 
 enum { CHUNK = 2048 };
 
-int signal_nonfinite(struct worker *w, int held, uint64_t bad, uint64_t n, float value)
-{
-	if (w->rules.recipe->nonfinite != NONFINITE_ABORT) {
-		w->model.stats->nonfinite_elements += n;
-		return w->rules.recipe->nonfinite != NONFINITE_ZERO;
-	}
-	if (recipe_drifts(w->rules.recipe))
-		return job_fail_here(
-			w->job, held, SLUICE_ENUMERIC,
-			"the parameters that %s pushed at step %llu are %s at %s: its own "
-			"optimizer diverged; lower its rate or clip its gradients, or choose "
-			"nonfinite=skip, with which the worker continues from the common "
-			"parameters",
-			rank_text(w->job, w->job->rank), (unsigned long long)w->step.done + 1,
-			isnan(value) ? "NaN" : "infinite", model_place(w->model.tensors, bad));
-	return job_fail_here(
-		w->job, held, SLUICE_ENUMERIC,
-		"the gradient of %s at step %llu is %s at %s: lower the learning rate or clip=, or "
-		"choose nonfinite=skip or zero",
-		rank_text(w->job, w->job->rank), (unsigned long long)w->step.done + 1,
-		isnan(value) ? "NaN" : "infinite", model_place(w->model.tensors, bad));
-}
-
-int signal_overflowed(struct worker *w, int held)
-{
-	const uint64_t at = w->step.overflowed;
-	const int known = at != COORDINATE_UNKNOWN;
-
-	return job_fail_here(w->job, held, SLUICE_ENUMERIC,
-			     "the sum of the %s of %s at step %llu and the residual of "
-			     "earlier steps is NaN or infinite%s%s: it overflowed; lower the "
-			     "learning rate or clip= the gradients",
-			     recipe_drifts(w->rules.recipe) ? "drift" : "gradient",
-			     rank_text(w->job, w->job->rank), (unsigned long long)w->step.done + 1,
-			     known ? " at " : "", known ? model_place(w->model.tensors, at) : "");
-}
-
 struct vector signal_vector(const struct worker *w, const void *data, uint64_t count)
 {
 	return vector_of(data, count, worker_pushed_type(w), w->grad.scale);
 }
 
 /* Handles NaN and infinity in count elements of a gradient, from element `from` on, which is
- * coordinate `begin`. Returns the result of signal_nonfinite(). */
+ * coordinate `begin`. Returns the result of nonfinite_pushed(). */
 static int judge(struct worker *w, const struct vector *grad, uint64_t from, uint64_t begin,
 		 uint64_t count)
 {
@@ -78,7 +42,7 @@ static int judge(struct worker *w, const struct vector *grad, uint64_t from, uin
 		for (; i < n; i++)
 			bad += !isfinite(g[i]);
 	}
-	return bad ? signal_nonfinite(w, 0, begin + first, bad, value) : 0;
+	return bad ? nonfinite_pushed(w, 0, begin + first, bad, value) : 0;
 }
 
 /* The input of one push, or of one range of it. */

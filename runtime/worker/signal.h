@@ -36,14 +36,4 @@ int signal_spoilt(struct worker *w, const struct vector *grad, const struct vect
  * instead. Returns SLUICE_ENUMERIC if a pushed value is not finite and the recipe has
  * nonfinite=abort. Otherwise returns 0: the sum has overflowed, which the encoder will report. */
 int signal_judge_sum(struct worker *w, const struct vector *grad);
-/* Applies the recipe's nonfinite= to n coordinates that are NaN or infinite. The first of them is
- * coordinate `bad`, with the value that is passed. Returns 0 to continue, 1 to leave out the
- * gradient, or an error. held: the caller holds the token. */
-int signal_nonfinite(struct worker *w, int held, uint64_t bad, uint64_t n, float value);
-
-/* Ends the job because the sum at coordinate worker.overflowed is beyond the range of floats.
- * Returns SLUICE_ENUMERIC. held: the caller holds the token. */
-/* the sum is on a GPU, or several coordinates share a cell of a sketch */
-#define COORDINATE_UNKNOWN UINT64_MAX
-int signal_overflowed(struct worker *w, int held);
 #endif

@@ -14,6 +14,7 @@
 #include "worker/compressor_ops.h"
 #include "worker/lane.h"
 #include "worker/signal.h"
+#include "worker/nonfinite.h"
 #include "worker/state.h"
 #include "worker/target.h"
 #include "worker/upload.h"
@@ -458,7 +459,7 @@ int worker_advance(struct worker *w, unsigned until)
 			       PHASE_UP;
 
 		if (up && !w->step.encoded && worker_send(w, NULL))
-			signal_overflowed(w, 1);
+			nonfinite_sum(w, 1);
 		if (!(up ? worker_staged(w) && lanes_post(w->lanes) : take_deltas(w)))
 			return 0;
 		step_phase_ends(&w->step);

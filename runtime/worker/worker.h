@@ -11,7 +11,7 @@ uint64_t worker_wanted(const struct worker *w);
  * signal describes the addition that signal_fold() left to the selection; NULL: the residual has
  * everything. worker_send_shard() makes the message for one shard, if the recipe selects each
  * coordinate independently of the others. SLUICE_ENUMERIC: a value is not finite and was not sent;
- * the caller then calls signal_overflowed(). */
+ * the caller then calls nonfinite_sum(). */
 int worker_send(struct worker *w, struct signal *signal);
 int worker_send_shard(struct worker *w, uint32_t shard);
 /* Advances through the phases as far as possible without waiting. Returns 1 when all phases before
