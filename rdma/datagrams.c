@@ -202,7 +202,7 @@ int datagrams_next(struct datagrams *d, struct datagram *out)
 
 /* ---- opening and closing ----------------------------------------------------------- */
 
-static uint32_t at_most(uint32_t a, int b)
+static uint32_t clamped(uint32_t a, int b)
 {
 	return b < (int)a ? (uint32_t)b : a;
 }
@@ -245,8 +245,8 @@ static int make_parts(struct datagrams *d, struct ibv_context *context)
 	int rc = auth_random(&d->qkey, sizeof(d->qkey));
 
 	d->qkey &= QKEY_USABLE;
-	d->receives = at_most(at_most(RECEIVES_MOST, a->max_qp_wr), a->max_cqe);
-	d->sends = at_most(at_most(SENDS_MOST, a->max_qp_wr), a->max_cqe);
+	d->receives = clamped(clamped(RECEIVES_MOST, a->max_qp_wr), a->max_cqe);
+	d->sends = clamped(clamped(SENDS_MOST, a->max_qp_wr), a->max_cqe);
 	if (!rc && (d->receives < LEAST || d->sends < LEAST))
 		return fail(SLUICE_EDEVICE,
 			    "verbs: %s is too small for datagrams: %d requests, %d "
