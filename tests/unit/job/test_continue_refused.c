@@ -3,6 +3,7 @@
  * push. They count up to the last step to which they were added. Later ones are refused, counted as
  * refused, and do no harm. */
 #include "survivors.h"
+#include "job/progress_token.h"
 #include "shard/reduce.h"
 #include "shard/state.h"
 #include "cases.h"
@@ -116,6 +117,7 @@ TEST(lose__before_its_push_was_added__it_is_refused_and_counted_as_such)
 static void push_regardless(sluice_model *model, int times)
 {
 	static uint8_t nonsense[64] = { 0x5a };
+	progress_take(model->job); /* the progress thread writes to the same mailboxes */
 	for (int i = 0; i < times; i++)
 		for (uint32_t s = 0; s < SHARDS; s++) {
 			const struct holder *to = home_holder(model->home, s, 0);
@@ -128,6 +130,7 @@ static void push_regardless(sluice_model *model, int times)
 					      .imm = imm_make(IMM_PUSH, model->channel + s) };
 			CHECK_OK(e->transport->ops->post(e, &t));
 		}
+	progress_release(model->job);
 }
 
 static int wake_up_and_push(int rank, void *argument)
