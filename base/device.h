@@ -47,7 +47,8 @@ struct device_select {
 	/* If not 0: instead, select the k largest of each block of this many coordinates, counted
 	 * from 0, and block_quota() of a shorter one (select_rules.h). */
 	uint32_t block;
-	int by_level; /* instead, select all coordinates of at least this magnitude, except zeros */
+	/* Instead, select all coordinates whose magnitude is at least `level`, except zeros. */
+	int by_level;
 	float level;
 	/* Instead, select about k coordinates: those above a level that is derived from the mean
 	 * and the deviation. quantile is gaussian_quantile() of the density. */

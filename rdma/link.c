@@ -242,7 +242,8 @@ static enum link_event take_keys(struct link *l, struct cue *cue)
 		return END;
 	if (!l->config.client && qp_send_keys(l->config.pair, l->why))
 		return FAILURE;
-	/* This delivers notifies that directly followed the greeting. */
+	/* Notifies that directly followed the greeting were counted before the link was up. If they
+	 * used half of the credit, it is returned now. */
 	if (sendlog_credit_due(l->config.log))
 		*l->shared->wants |= LINK_OWES_CREDIT;
 	qp_start(l->config.pair, retry_was_up(&l->retry));

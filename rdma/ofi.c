@@ -206,7 +206,8 @@ static int ofi_poll(struct transport *t, struct event *events, int n)
 		o->active_ns = o->progressed_ns;
 		taken += event_queue_take(&o->events, events + taken, n - taken);
 	}
-	if (o->all.unreported && taken < n) /* reported after the peer's last messages */
+	if (o->all.unreported &&
+	    taken < n) /* the loss of a peer is reported after its last messages */
 		taken += report_lost(o, events + taken, n - taken);
 	pthread_mutex_unlock(&o->lock);
 	return taken;
@@ -279,9 +280,8 @@ static int connect_locked(struct ofi *o, int rank, const uint8_t *record, size_t
 	    !ofi_proofs_admitted(o->proofs))
 		return fail(SLUICE_EINVAL, "ofi: rank %d cannot connect to rank %d of %d%s",
 			    o->rank, rank, o->size,
-			    ofi_proofs_admitted(o->proofs) ?
-				    "" :
-				    ": it has no keys of its peers yet");
+			    ofi_proofs_admitted(o->proofs) ? "" :
+							     ": it has no keys of its peers yet");
 	name = ofi_record_check(o->fabric, o->rank, rank, record, len, &notice, &rc);
 	if (!name)
 		return rc;

@@ -29,7 +29,8 @@ const char *ofi_fabric_text(const struct ofi_fabric *f); /* provider and interfa
 /* Returns a warning for users who did not name the provider, or NULL. */
 const char *ofi_fabric_caution(const struct ofi_fabric *f);
 int ofi_fabric_is_tcp(const struct ofi_fabric *f);
-/* Returns 1 if a completed put may not be in place yet, whatever was requested. */
+/* Returns 1 if the bytes of a completed put may still be missing in the peer's memory, whatever
+ * completion level was requested. */
 int ofi_fabric_is_unplaced(const struct ofi_fabric *f);
 /* Returns how a put announces itself: as the provider promises, unless a trial has failed. */
 enum ofi_notice ofi_fabric_notice(const struct ofi_fabric *f);

@@ -197,7 +197,8 @@ int path_join(const struct path_choice *path, struct ibv_qp *qp, const struct pa
 	if (ends->peer_gid && attr.ah_attr.is_global &&
 	    memcmp(attr.ah_attr.grh.dgid.raw, ends->peer_gid, sizeof(attr.ah_attr.grh.dgid.raw)) !=
 		    0) {
-		snprintf(why, PATH_WHY_BYTES, "its queue pair is not at the GID that it proved");
+		snprintf(why, PATH_WHY_BYTES,
+			 "the connection leads to a GID other than the one in the peer's proof");
 		return -1;
 	}
 	choose_way(path, &attr.ah_attr);

@@ -31,7 +31,8 @@ void qp_close(struct queue_pair **p);
 
 /* Makes a queue pair, whose completions go to owner. */
 int qp_make(struct queue_pair *p, void *owner, char why[QP_WHY_BYTES]);
-/* Gives the queue pair the log and makes the keys of its connection. A hello needs neither. */
+/* Attaches the send log to the queue pair, and makes the keys of its connection. Not needed for a
+ * queue pair that is only named in a hello. */
 int qp_equip(struct queue_pair *p, char why[QP_WHY_BYTES]);
 uint32_t qp_number(const struct queue_pair *p);
 /* Connects the queue pair to the peer's. peer_mtu: the MTU of the peer's port; 0: not known yet. */
@@ -46,8 +47,9 @@ uint64_t qp_received(struct queue_pair *p);
 unsigned qp_mtu(const struct queue_pair *p);
 int qp_greeting(struct queue_pair *p, struct slot_address *slot, uint8_t control[REGION_HEAD_BYTES],
 		char why[QP_WHY_BYTES]);
-/* Take values from the peer: the number of notifies it received; its slot and control region.
- * Return -1 if they are impossible. */
+/* qp_replay() takes the number of notifies that the peer has received, and posts the later ones
+ * again. qp_take_accept() takes the peer's slot, its control region and this number from its
+ * acceptance. Both return -1 if a value is impossible. */
 int qp_replay(struct queue_pair *p, uint64_t received, char why[QP_WHY_BYTES]);
 int qp_take_accept(struct queue_pair *p, const struct frame *accept, char why[QP_WHY_BYTES]);
 

@@ -489,7 +489,8 @@ struct sendlog_target rights_target(const struct remote *remote)
 
 /* ---- what the card may do for this rank ------------------------------------------- */
 
-/* With one domain, one registration serves requests to all peers. */
+/* Returns the index of the part that holds the registrations for requests to this peer. With memory
+ * windows all peers share one protection domain, so the part of this rank serves all of them. */
 static int place_of(const struct rights_peer *p)
 {
 	return p->rights->windows ? p->rights->rank : p->peer;

@@ -83,9 +83,10 @@ void sendlog_append(struct sendlog *log, const struct transfer *x, uint32_t lkey
 void sendlog_post(struct sendlog *log);
 
 /* ---- other requests ---- */
-/* Returns 0, SLUICE_EAGAIN (no room now), or SLUICE_EPEER (the connection broke, which was reported
- * before). SLUICE_EDEVICE with *refused_out, an errno value: this rank's card refuses the request.
- * The peer is not to blame, and the connection stays. */
+/* Returns 0; SLUICE_EAGAIN if there is no room now; SLUICE_EPEER if the connection is broken, which
+ * was reported before; or SLUICE_EDEVICE if this rank's card refuses the request. In the last case
+ * *refused_out is set to the errno value, and the connection stays, because the peer is not to
+ * blame. */
 int sendlog_request(struct sendlog *log, struct ibv_send_wr *wr, int *refused_out);
 /* Return 0, SLUICE_EAGAIN or SLUICE_EPEER, as above. The first function writes n bytes into the
  * peer's slot, from SLOT_* on; the second writes a greeting and notifies the peer of the greeting.

@@ -58,8 +58,9 @@ struct shm {
 	uint64_t next_check_ns; /* when to check for ended peers; 0: now */
 	unsigned polls;
 	struct event_queue dones;
-	int n_peers, first;        /* first: where the next poll starts, for fairness */
-	struct shm_peer **peers;   /* [size]; the first n_peers, in order of connection */
+	int n_peers, first; /* first: where the next poll starts, for fairness */
+	/* Room for `size` peers; the first n_peers entries are used, in order of connection. */
+	struct shm_peer **peers;
 	struct shm_peer **by_rank; /* [size] */
 };
 

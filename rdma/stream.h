@@ -92,7 +92,7 @@ static inline void stream_resize(struct stream *s, uint64_t each, uint64_t most,
 	}
 }
 
-/* Sets the limit from the rate of the last ended pieces. */
+/* Sets the limit on pieces under way from the rate at which the latest pieces ended. */
 static inline void stream_adapt(struct stream *s, uint64_t now_ns)
 {
 	const struct stream_limits *l = s->limits;

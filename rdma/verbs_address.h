@@ -10,8 +10,8 @@
 
 /* The networks and interfaces that the user allows, and the addresses of this machine. */
 struct verbs_addresses;
-/* by_ip 0: there is no rdma_cm, so IP addresses are of no use. Fails with SLUICE_EINVAL, which is
- * not logged, if a variable is not valid. */
+/* by_ip is 0 if there is no rdma_cm; IP addresses are then of no use. Fails with SLUICE_EINVAL,
+ * without logging it, if an environment variable is not valid. */
 int verbs_addresses_open(const struct verbs_wanted *wanted, int by_ip,
 			 struct verbs_addresses **out);
 void verbs_addresses_close(struct verbs_addresses **a);

@@ -325,8 +325,8 @@ typedef struct sluice_model_step {
 	/* 0 if the next step needs no gradient (when=lazy-server): sluice_push() then accepts NULL.
 	 * Otherwise 1. */
 	int wanted;
-	/* 1 if the next push is at an anchor (signal=svrg) and takes the full gradient of this
-	 * worker's data, by sluice_push(). Otherwise 0. */
+	/* 1 if the next push is at an anchor (signal=svrg): the program must then pass the full
+	 * gradient of this worker's data to sluice_push(). Otherwise 0. */
 	int anchor_due;
 } sluice_model_step;
 

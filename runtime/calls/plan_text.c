@@ -183,7 +183,9 @@ static void say_messages(struct text *t, const struct recipe *recipe, const stru
 		say(t, "  one of %u fragments of the parameters is exchanged every %u steps\n",
 		    l->n_fragments, recipe_interval(recipe));
 	if (recipe->every.late)
-		say(t, "  an exchange is applied %u steps after its push, and hides behind them\n",
+		say(t,
+		    "  an exchange is applied %u steps after its push, and overlaps with these "
+		    "steps\n",
 		    recipe->every.late);
 	say(t,
 	    "  a worker sends one to each of %u shards in each exchange up, of at most %zu bytes\n"

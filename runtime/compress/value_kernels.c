@@ -28,7 +28,8 @@ static uint32_t largest(const float *v, size_t n)
 	return all;
 }
 
-/* Adds four rows at once, because an addition waits for the previous one. */
+/* Sums the magnitudes of each row. Four rows are summed side by side, because each addition to one
+ * sum has to wait for the previous one. */
 static void sums(const float *const row[VALUE_SUMS], size_t n, double sum[VALUE_SUMS])
 {
 	for (size_t j = 0; j < VALUE_SUMS; j += 4) {

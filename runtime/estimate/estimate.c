@@ -177,7 +177,9 @@ SLUICE_API int sluice_intervals_grow(uint32_t n, double growth, uint32_t *end, s
 		return rc;
 	for (; at < n; length *= 1 + growth) {
 		if (found == room)
-			return fail(SLUICE_EINVAL, "sluice_intervals_grow: more than %zu intervals",
+			return fail(SLUICE_EINVAL,
+				    "sluice_intervals_grow: end has room for %zu intervals, but n "
+				    "and growth give more",
 				    room);
 		at = length < n - (double)at ? at + (uint64_t)length : n;
 		end[found++] = (uint32_t)at;

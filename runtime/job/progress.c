@@ -104,7 +104,7 @@ static sluice_job *group_of_imm(sluice_job *root, int *peer, uint32_t *imm)
 	return rank < 0 ? NULL : group;
 }
 
-/* Handles the notify of a push to a shard of this rank, or of a notice from a shard. */
+/* Handles a notify: a push to a shard of this rank has arrived, or a notice from a shard. */
 static void dispatch_model(sluice_job *job, int peer, enum imm_kind kind, uint32_t channel)
 {
 	const struct job_client *client = clients_handler(&job->clients);

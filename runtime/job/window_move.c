@@ -102,7 +102,8 @@ int window_check(const sluice_region *region, int rank, size_t offset, size_t by
 	if (rank < 0 || rank >= region->job->size)
 		return fail(SLUICE_EINVAL, "%s: there is no rank %d: ranks are 0 to %d", function,
 			    rank, region->job->size - 1);
-	return fail(SLUICE_EINVAL, "%s: %zu bytes at %zu end outside the window of %zu", function,
+	return fail(SLUICE_EINVAL,
+		    "%s: %zu bytes at offset %zu extend beyond the window of %zu bytes", function,
 		    bytes, offset, region->window->bytes);
 }
 

@@ -190,7 +190,7 @@ static void report_raise(const struct worker *w)
 		 schedule_raises_most(w->rules.recipe), (double)w->step.lr);
 }
 
-/* Called when the delta of this step doubles the densities. */
+/* Called when the delta of this step brings the decision of all workers to double the densities. */
 static void begin_again(struct worker *w)
 {
 	struct guard *g = w->guard;
