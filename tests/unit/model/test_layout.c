@@ -338,7 +338,6 @@ TEST(make__fragments__spread_over_all_owners)
 		assert_int_equal(make(&attr, "signal=drift when=every(6),fragments(3)",
 				      jobs[i].size, jobs[i].workers, &recipe, &l),
 				 0);
-		assert_int_equal(holdings_make(&l, 1, &l.holdings), 0);
 		assert_int_equal(l.n_shards, 3 * jobs[i].each);
 		for (uint32_t f = 0; f < 3; f++) {
 			const struct fragment part = layout_fragment(&l, f);
