@@ -408,8 +408,8 @@ TEST(restore__each_memory_and_signal__goes_on_bit_by_bit)
 		"up=topk(0.1) down=all when=every(7) memory=residual",
 		/* With a drift also in the middle of a period. */
 		"up=topk(0.1) down=topk(0.2) signal=drift when=every(5) update=nesterov(0.5)",
-		"up=topk(0.1),uniform(2) down=all signal=drift when=every(3) keep=0.7 "
-		"memory=residual(decay=0.9)",
+		("up=topk(0.1),uniform(2) down=all signal=drift when=every(3) keep=0.7 "
+		 "memory=residual(decay=0.9)"),
 		"up=all down=all signal=drift when=every(10)",
 		"up=topk(0.1) down=all signal=drift keep=1",
 	};
