@@ -48,7 +48,7 @@ struct ud_peer {
 	struct path_end end; /* the peer's end, from its record; without a queue pair */
 	uint32_t qpn, qkey;  /* for datagrams */
 	struct ibv_ah *ah;   /* NULL: not made yet */
-	/* Of the running exchange: */
+	/* the exchange of frames that is under way */
 	uint32_t psn, reads;     /* of this side */
 	uint8_t kept[FRAME_MAX]; /* the last frame that was sent */
 	size_t n_kept;           /* 0: nothing */

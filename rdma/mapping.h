@@ -20,7 +20,7 @@ struct descriptor {
 
 /* Returns the size of the file: one header page and the region, in whole pages. */
 size_t region_header_bytes(void);
-/* Returns 0 if a file cannot hold so many bytes. Only HUGE_RESERVED changes the size. */
+/* Returns 0 if no file can have that size. Only HUGE_RESERVED changes the size. */
 size_t region_file_bytes(size_t bytes, enum huge huge);
 
 void descriptor_of(const struct region *region, uint8_t out[REGION_HEAD_BYTES]);

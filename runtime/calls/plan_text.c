@@ -241,7 +241,7 @@ static int largest_owner(const struct layout *l, const struct recipe *recipe, ui
 	return owner;
 }
 
-/* The program needs no optimizer of its own if the shards keep its state. */
+/* Returns the bytes of running averages that the shards keep, so that no program has to. */
 static uint64_t bytes_spared(const struct layout *l, const struct recipe *recipe)
 {
 	return l->count * sizeof(float) *

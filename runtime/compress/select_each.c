@@ -9,7 +9,7 @@
 #include <assert.h>
 #include <math.h>
 
-/* What the previous blocks suggest for the next one. */
+/* Estimates for the next block, from the previous blocks. */
 struct level {
 	uint32_t below;  /* the keys above this one are listed; 0: all but those of zeros */
 	uint32_t middle; /* the k-th largest key was near this one; 0: no block came before */
@@ -44,8 +44,8 @@ static void find_spans(struct block *b, const struct span *spans, size_t n_spans
 /* ---- candidates -------------------------------------------------------------- */
 
 /* Lists the coordinates of the block whose keys are above `below`, in ascending order, and the
- * non-zeros of its exempt spans, whose keys become KEY_MASK. Returns their number, in *exempt that
- * of the exempt ones, and in *largest a bound of their keys. */
+ * non-zeros of its exempt spans, whose keys become KEY_MASK. Returns the number of listed
+ * coordinates. Sets *exempt to how many of them are exempt, and *largest to a bound of the keys. */
 static size_t list_block(const struct block *b, uint32_t below, size_t *exempt, uint32_t *largest)
 {
 	const struct select_stage *stage = b->s->stages;

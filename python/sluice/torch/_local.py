@@ -300,8 +300,8 @@ class LocalSteps:
     def load_state_dict(self, state_dict: Dict[str, Any]) -> int:
         """Loads what state_dict() gave to this rank, before the first step; returns the completed steps.
 
-        Collective: if a rank has not its own part of the same step, it fails on all ranks. Frozen parameters and buffers
-        are in the model's own state_dict(), which is to be loaded after LocalSteps was made.
+        Collective: if a rank has not its own part of the same step, it fails on all ranks. The state_dict()
+        of the model has the frozen parameters and the buffers; load it after LocalSteps was made.
         """
         self._check_settled("load_state_dict()")
         states: Sequence[Any] = state_dict["optimizers"]
@@ -315,8 +315,8 @@ class LocalSteps:
     def checkpoint(self, folder: Any) -> None:
         """Writes parameters, common parameters, residuals, momenta of the shards and counters below folder.
 
-        Collective, after any step; all ranks share folder. The optimizers' states are not included, and each rank saves
-        those of its own.
+        Collective, after any step; all ranks share folder. The states of the optimizers are not included: each
+        rank saves them itself.
         """
         self._check_settled("checkpoint()")
         self.model.checkpoint(folder)
