@@ -83,6 +83,8 @@ def main():
     parser.add_argument("--metrics", help="a file to which each validation is appended as JSON")
     parser.add_argument("--checkpoint", help="a directory to resume from and to save in, with a file for each rank")
     args = parser.parse_args()
+    if args.local and (args.recipe or args.adapt or args.ddp):
+        parser.error("--local has its own recipe and changes no betas: leave out --recipe, --adapt and --ddp")
 
     if args.ddp:
         sluice.torch.process_group()

@@ -169,6 +169,19 @@ def adapts_sgd(job):
     _, _, momentum, heard = run("sgdm", 0.9, True)
     assert momentum == 0 and not heard.warned("momentum")
 
+    # A second call, or one after load_state_dict(), still knows the momentum that the first call took.
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.8)
+    wrapped(job, model, None, optimizer=optimizer, adapt=True)[1].close()
+    loaded = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.8)
+    loaded.load_state_dict(optimizer.state_dict())
+    for later in optimizer, loaded:
+        with Heard() as heard:
+            state = wrapped(job, model, None, optimizer=later, adapt=True)[1]
+        assert state.model.recipe.get("signal") == "momentum(0.8),mask" and later.param_groups[0]["momentum"] == 0
+        assert not any("adapt=True" in line for line in heard.lines), heard.lines
+        state.close()
+
     unchanged, signal, momentum, heard = run(None, 0.9, False)
     assert unchanged != digest and (signal, momentum) == ("gradient", 0.9)
     assert heard.warned("SGD has momentum=0.9.") == first

@@ -211,10 +211,10 @@ class LocalSteps:
         since_first = self.model.step - self.late - self.distance
         if since_first < 0 or since_first % self.distance:
             return False
-        if self._skips:
-            self._recover()
         if self._averaged:
             self._average()
+        if self._skips:
+            self._recover()  # its warning may be an error, and the other ranks take part in _average()
         return True
 
     def _recover(self) -> None:
@@ -236,7 +236,7 @@ class LocalSteps:
     def _average(self) -> None:
         """Each buffer becomes its mean over the ranks on which it is finite."""
         sums = torch.cat([b.detach().reshape(-1).to("cpu", torch.float64) for b in self._averaged]
-                         + [torch.ones(len(self._averaged), dtype=torch.float64)])
+                         + [torch.ones(len(self._averaged), dtype=torch.float64, device="cpu")])
         places, at = [], 0
         for i, b in enumerate(self._averaged):
             places.append(sums[at:at + b.numel()])
@@ -268,7 +268,7 @@ class LocalSteps:
         if self._inside:
             yield
             return
-        other = torch.empty(self.layout.count)
+        other = torch.empty(self.layout.count, dtype=torch.float32, device="cpu")
         self.model.point(other, other)
         self._swap(other)
         self._inside = True
@@ -282,7 +282,7 @@ class LocalSteps:
     def _swap(self, other: torch.Tensor) -> None:
         for begin, p in zip(self.layout.begins, self.layout.parameters):
             part, run = other[begin:begin + p.numel()], _run(p)
-            held = run.clone()
+            held = run.to("cpu", copy=True)  # a GPU that is nearly full has no room for a second copy
             run.copy_(part)
             part.copy_(held)
 

@@ -17,6 +17,7 @@ from ..recipe import Recipe
 _BETAS = (0.2, 0.99)  # what adapt=True sets
 _MOST_MOMENTUM, _LEAST_BETA2 = 0.5, 0.95  # a warning otherwise
 _METHODS = {"Adam": "adamw", "AdamW": "adamw", "SGD": "sgd"}  # Muon is a name of many classes
+_MOVED = "momentum_in_recipe"  # of a param group: the momentum that adapt=True took; torch saves it in state_dict()
 _log = logging.getLogger("sluice")
 
 
@@ -53,6 +54,11 @@ def _momenta_of(optimizer: Any) -> List[float]:
     return sorted(found)
 
 
+def _movable_of(optimizer: Any) -> List[float]:
+    """The different momenta of the groups of SGD, or those that adapt=True has taken before."""
+    return sorted({float(group.get("momentum") or group.get(_MOVED) or 0) for group in optimizer.param_groups})
+
+
 def chosen(recipe: Union[str, Recipe, None], optimizers: List[Any], adapt: bool, job: Job,
            what: str) -> Union[str, Recipe, None]:
     """Returns the recipe, or the one that suits the optimizers if neither the program nor SLUICE_RECIPE names one."""
@@ -74,7 +80,7 @@ def chosen(recipe: Union[str, Recipe, None], optimizers: List[Any], adapt: bool,
                            " and ".join(f"{type(one).__name__} ({method})" for one, method in zip(optimizers, found)) +
                            " need different ones: pass one of these names")
     method = found[0]
-    momenta = sorted({m for one in optimizers for m in _momenta_of(one)})
+    momenta = sorted({m for one in optimizers for m in _movable_of(one)})
     if method == "sgd" and adapt and momenta != [0]:
         if len(momenta) > 1:
             raise InvalidError(f"{what}: adapt=True moves the momentum of SGD to the recipe, and its groups have several, "
@@ -111,7 +117,7 @@ class Momenta:
         self._check("has", "")
 
     def _adapt(self, one: Any) -> None:
-        kind, momenta = _method_of(one), _momenta_of(one)
+        kind, momenta = _method_of(one), _movable_of(one)
         why = ("Sluice does not know what suits it" if kind == "muon" else
                "the recipe lets no coordinate wait in a residual" if kind == "adamw" and not self._delay else
                "it has no momentum" if momenta == [0] and kind == "sgd" else
@@ -123,7 +129,9 @@ class Momenta:
             self._set(one, betas=_BETAS)
             if before != {_BETAS}:
                 self._say(one, f"changed the betas of {{}} from {' and '.join(map(str, sorted(before)))} to {_BETAS}")
-        else:
+        elif _momenta_of(one) != [0]:  # else an earlier call has taken it
+            for group in one.param_groups:
+                group[_MOVED] = float(group["momentum"])
             self._set(one, momentum=0.0, nesterov=False)
             decays = any(group.get("weight_decay") for group in one.param_groups) and momenta[-1] < 1
             self._say(one, f"changed the momentum of {{}} from {' and '.join(f'{m:g}' for m in momenta)} to 0, because the "
