@@ -162,7 +162,7 @@ static int exchange_rows(sluice_job *job)
 	if (!rc)
 		rc = collective_run(job, COLLECTIVE_OPEN, mine, ROW, ROW, theirs);
 	for (int p = 0; p < job->size && !rc; p++)
-		if (!hubs_are(job, p) && hubs_of(job, p) == job->rank)
+		if (round_has(job, p) && !hubs_are(job, p) && hubs_of(job, p) == job->rank)
 			rc = meet_member(job, p, theirs + (size_t)p * ROW);
 	free(mine);
 	free(theirs);
@@ -192,14 +192,6 @@ int connect_all(sluice_job *job)
 	return rc ? rc : collective_run(job, COLLECTIVE_OPEN, NULL, 0, 0, NULL);
 }
 
-int connect_needs_all(const void *context, int a, int b)
-{
-	(void)context;
-	(void)a;
-	(void)b;
-	return 1;
-}
-
 /* Token held. */
 static int connect_more(sluice_job *job, connect_needs needs, const void *context, const char *what)
 {
@@ -208,7 +200,8 @@ static int connect_more(sluice_job *job, connect_needs needs, const void *contex
 	int n = 0, rc = job_failed(job);
 	for (int p = 0; p < job->size && !rc; p++) {
 		const int low = p < job->rank ? p : job->rank, high = p < job->rank ? job->rank : p;
-		if (job->peers[p].endpoint || !job_living(job, p) || !needs(context, low, high))
+		if (job->peers[p].endpoint || !job_living(job, p) ||
+		    (needs && !needs(context, low, high)))
 			continue;
 		messages_connect(job, p, messages_next(job) + 1);
 		rc = connect_peer(job, p);
@@ -229,8 +222,13 @@ int connect_pairs(sluice_job *job, connect_needs needs, const void *context, con
 {
 	if (!job->hubs) /* all are connected, also the ranks of a group */
 		return 0;
+	/* A rank may come late, for example because it wrote a file. No time to connect runs before
+	 * all are here. */
+	int rc = collective_run(job, COLLECTIVE_OPEN, NULL, 0, 0, NULL);
+	if (rc)
+		return rc;
 	progress_take(job);
-	int rc = connect_more(job, needs, context, what);
+	rc = connect_more(job, needs, context, what);
 	progress_release(job);
 	return collective_agree(job, rc, "connect with the ranks that it needs");
 }

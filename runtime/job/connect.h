@@ -17,10 +17,8 @@ int connect_all(sluice_job *job);
 
 /* Returns 1 if two ranks of the job must be connected; a < b. */
 typedef int (*connect_needs)(const void *context, int a, int b);
-/* Collective. Connects the ranks that are not connected yet. Every rank calls it with the same
- * answers of needs(). what: why they connect ("a model"), for the message of a failure, which ends
- * the job. */
+/* Collective. Connects the ranks that are not connected yet. needs NULL: all of them. Every rank
+ * calls it with the same answers of needs(). what: why they connect ("a model"), for the message of
+ * a failure, which ends the job. */
 int connect_pairs(sluice_job *job, connect_needs needs, const void *context, const char *what);
-/* For connect_pairs(): all ranks must be connected. */
-int connect_needs_all(const void *context, int a, int b);
 #endif

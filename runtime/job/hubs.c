@@ -147,16 +147,18 @@ int hubs_owe(const sluice_job *job, uint64_t seq)
 	return job->hubs && job->hubs->board && job->hubs->put < seq;
 }
 
-int hubs_begin(sluice_job *job, uint64_t seq, uint32_t bytes)
+int hubs_begun(const sluice_job *job, uint64_t seq)
+{
+	return job->hubs->begun == seq;
+}
+
+void hubs_begin(sluice_job *job, uint64_t seq, uint32_t bytes)
 {
 	struct hubs *hubs = job->hubs;
 
-	if (hubs->begun == seq)
-		return 0;
 	hubs->begun = seq;
 	hubs->bytes = bytes;
 	hubs->next = 0;
-	return 1;
 }
 
 /* No rank can begin the round after the next before all members have used the rows of this one. */
@@ -195,7 +197,7 @@ int hubs_put(sluice_job *job, int *member_out)
 	return 0;
 }
 
-void hubs_tell(sluice_job *job, int rank, uint8_t head[COLLECTIVE_HEADER_BYTES])
+int hubs_tell(sluice_job *job, int rank, uint8_t head[COLLECTIVE_HEADER_BYTES], int from)
 {
 	struct transfer t = { .kind = TRANSFER_PUT_NOTIFY,
 			      .offset = head_offset(job, rank),
@@ -204,9 +206,13 @@ void hubs_tell(sluice_job *job, int rank, uint8_t head[COLLECTIVE_HEADER_BYTES])
 			      .imm = imm_make(IMM_COLLECTIVE, HEADS + (uint32_t)rank) };
 
 	TOKEN_HELD(job);
-	for (int p = 0; p < job->size; p++) {
-		t.remote = job->hubs->members[p];
-		if (t.remote && p != rank && job->peers[p].state == PEER_ALIVE)
-			t.remote->endpoint->transport->ops->post(t.remote->endpoint, &t);
+	for (; from < job->size; from++) {
+		t.remote = job->hubs->members[from];
+		if (!t.remote || from == rank || job->peers[from].state != PEER_ALIVE)
+			continue;
+		if (t.remote->endpoint->transport->ops->post(t.remote->endpoint, &t) ==
+		    SLUICE_EAGAIN)
+			break;
 	}
+	return from;
 }

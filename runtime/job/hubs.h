@@ -63,14 +63,17 @@ int hubs_arrived(sluice_job *job, int peer, uint32_t index);
 
 /* Returns 1 if this rank must still forward the messages of that round. */
 int hubs_owe(const sluice_job *job, uint64_t seq);
-/* Returns 1 when called for the first time in that round: the caller then writes all messages to
- * their places. bytes: the most bytes of a message. */
-int hubs_begin(sluice_job *job, uint64_t seq, uint32_t bytes);
+/* Returns 1 if this hub has begun to forward the messages of that round. */
+int hubs_begun(const sluice_job *job, uint64_t seq);
+/* Begins a round: the caller then writes all messages to their places. bytes: the most bytes of a
+ * message. */
+void hubs_begin(sluice_job *job, uint64_t seq, uint32_t bytes);
 uint8_t *hubs_place(const sluice_job *job, int rank);
 /* Puts the messages into the rows of all members. Returns 0 when all are posted, SLUICE_EAGAIN if a
  * queue is full (call it again after progress), or another error of the member *member_out. */
 int hubs_put(sluice_job *job, int *member_out);
-/* Writes the head of a rank's message to all members before the round is complete. If a queue is
- * full, the member gets none. */
-void hubs_tell(sluice_job *job, int rank, uint8_t head[COLLECTIVE_HEADER_BYTES]);
+/* Writes the head of a rank's message to all members, from number `from` on, before the round is
+ * complete. Returns the member at which a queue is full (call it again with that number), or the
+ * size of the job. */
+int hubs_tell(sluice_job *job, int rank, uint8_t head[COLLECTIVE_HEADER_BYTES], int from);
 #endif

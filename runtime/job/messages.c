@@ -135,15 +135,16 @@ int messages_read(const sluice_job *job, int peer, uint64_t seq, struct collecti
 static void place_messages(sluice_job *job, uint64_t seq, uint32_t most)
 {
 	uint32_t longest = 0;
-	for (int p = 0; p < job->size; p++) {
-		const uint32_t bytes = get_le32(message_from(job, p, seq) + 12);
-		if (messages_has(job, p, seq) && bytes > longest)
-			longest = bytes;
-	}
+	if (hubs_begun(job, seq))
+		return;
+	for (int p = 0; p < job->size; p++)
+		if (messages_has(job, p, seq)) {
+			const uint32_t bytes = get_le32(message_from(job, p, seq) + 12);
+			longest = bytes > longest ? bytes : longest;
+		}
 	if (longest > most)
 		longest = most;
-	if (!hubs_begin(job, seq, longest))
-		return;
+	hubs_begin(job, seq, longest);
 	for (int p = 0; p < job->size; p++) {
 		const size_t bytes = COLLECTIVE_HEADER_BYTES + longest;
 		if (messages_has(job, p, seq))
@@ -214,13 +215,35 @@ static void tell_members(sluice_job *job, int peer)
 	struct told *told = &job->messages.told;
 	const uint64_t seq = job->messages.came[peer];
 	struct collective_message m;
-	if (!job->hubs || !hubs_are(job, job->rank) || messages_read(job, peer, seq, &m) ||
-	    m.about.model == ABOUT_NO_MODEL ||
-	    (told->seq == seq && told->model == m.about.model && told->steps <= m.about.steps))
+	if (!job->hubs || !hubs_are(job, job->rank) ||
+	    get_le32(message_from(job, peer, seq) + 16) == ABOUT_NO_MODEL ||
+	    messages_read(job, peer, seq, &m) ||
+	    (told->seq == seq && told->model == m.about.model && told->steps <= m.about.steps &&
+	     job_living(job, told->rank)))
 		return;
-	*told = (struct told){ .seq = seq, .steps = m.about.steps, .model = m.about.model };
-	put_le32(m.copy + COLLECTIVE_CRC, crc32c(0, m.copy, COLLECTIVE_CRC));
-	hubs_tell(job, peer, m.copy);
+	*told = (struct told){
+		.seq = seq, .steps = m.about.steps, .model = m.about.model, .rank = peer
+	};
+	memcpy(told->head, m.copy, sizeof(told->head));
+	put_le32(told->head + COLLECTIVE_CRC, crc32c(0, told->head, COLLECTIVE_CRC));
+	messages_tell(job);
+}
+
+void messages_tell(sluice_job *job)
+{
+	struct told *told = &job->messages.told;
+	const uint64_t seq = told->seq;
+	if (!seq)
+		return;
+	if (!job_living(job, told->rank)) { /* another rank of the round takes its place */
+		told->seq = 0;
+		for (int p = 0; p < job->size; p++)
+			if (job_living(job, p) && job->messages.came[p] == seq)
+				tell_members(job, p);
+		return;
+	}
+	if (told->next < job->size)
+		told->next = hubs_tell(job, told->rank, told->head, told->next);
 }
 
 int messages_forwarded(sluice_job *job, int peer, uint32_t index, int waits)

@@ -9,10 +9,12 @@
 #include "sluice.h"
 #include <stdint.h>
 
-/* On a hub: the message whose head its members got last. */
+/* On a hub: the message whose head its members get. */
 struct told {
 	uint64_t seq, steps;
 	uint32_t model;
+	int rank, next; /* of the message; the member at which hubs_tell() continues */
+	uint8_t head[COLLECTIVE_HEADER_BYTES];
 };
 
 struct collective_messages {
@@ -91,6 +93,8 @@ uint32_t messages_op(const sluice_job *job, int peer, uint64_t seq);
 /* Handles IMM_COLLECTIVE: a message from this peer has arrived. waits: a call of this rank is
  * waiting, so the client is informed if the peer is in a collective about a model. */
 void messages_arrived(sluice_job *job, int peer, int waits);
+/* On a hub, in each poll: writes the head to the members whose queue was full. */
+void messages_tell(sluice_job *job);
 /* Handles IMM_COLLECTIVE with an index, which is not 0: a hub has forwarded messages, or the head
  * of one. Returns -1 if the peer may not do that. */
 int messages_forwarded(sluice_job *job, int peer, uint32_t index, int waits);

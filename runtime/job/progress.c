@@ -231,6 +231,7 @@ static void poll_events(sluice_job *job)
 		} while (n == EVENTS_PER_POLL && ++rounds < ROUNDS_PER_POLL);
 	}
 	members_post(job);
+	messages_tell(job);
 	uint32_t at = 0;
 	for (sluice_job *one; (one = groups_next(job, &at));)
 		clients_handler(&one->clients)->advance(one);

@@ -122,6 +122,9 @@ int window_open(sluice_job *job, size_t bytes, int root, sluice_region **region_
 	if (id == JOB_REGIONS)
 		return fail(SLUICE_EINVAL, "sluice_region_open: %d regions are open already",
 			    JOB_REGIONS);
+	rc = connect_pairs(job, root < 0 ? NULL : meets_root, &root, "the region");
+	if (rc)
+		return rc;
 	sluice_region *region = calloc(1, sizeof *region);
 	if (!region)
 		return fail(SLUICE_ENOMEM, "sluice_region_open: no memory");
@@ -137,9 +140,7 @@ int window_open(sluice_job *job, size_t bytes, int root, sluice_region **region_
 		rc = region_open(bytes, REGION_READ | REGION_WRITE, "user", &region->window);
 	if (!rc)
 		rc = region_open(BOUNCE_SLOTS * SLOT_BYTES, 0, "bounce", &region->bounce);
-	const int connected = connect_pairs(job, root < 0 ? connect_needs_all : meets_root, &root,
-					    "the region");
-	rc = exchange_windows(region, rc ? rc : connected);
+	rc = exchange_windows(region, rc);
 	progress_take(job);
 	if (!rc)
 		/* Must precede collective_agree(), after which peers may put here. */

@@ -125,7 +125,9 @@ static struct endpoint *endpoint_of(const sluice_region *region, int rank)
 
 static int copies(const sluice_region *region, int rank)
 {
-	return endpoint_of(region, rank)->transport->ops->copies_at_post;
+	const struct endpoint *e = endpoint_of(region, rank);
+
+	return e && e->transport->ops->copies_at_post; /* NULL: lost before this rank met it */
 }
 
 static int post_window_piece(struct piece *p)
@@ -229,8 +231,6 @@ static int put_short(sluice_region *region, int rank, size_t offset, uint8_t *lo
 {
 	sluice_job *job = region->job;
 	const struct peer *peer = &job->peers[rank];
-	struct endpoint *e = peer->endpoint;
-	int (*const post_to)(struct endpoint *, const struct transfer *) = e->transport->ops->post;
 	const struct transfer x = { .kind = notify ? TRANSFER_PUT_NOTIFY : TRANSFER_PUT,
 				    .remote = region->remotes[rank],
 				    .offset = offset,
@@ -244,7 +244,7 @@ static int put_short(sluice_region *region, int rank, size_t offset, uint8_t *lo
 	int rc = SLUICE_EAGAIN;
 	progress_lock(job);
 	if (!job->failure.code && peer->state == PEER_ALIVE && x.remote)
-		rc = post_to(e, &x);
+		rc = peer->endpoint->transport->ops->post(peer->endpoint, &x);
 	progress_unlock(job);
 	return rc == SLUICE_EPEER ? SLUICE_EAGAIN : rc;
 }
