@@ -283,6 +283,22 @@ TEST(kill__before_a_late_connection__all_name_the_rank)
 			fail_msg("rank %d has status 0x%x", r, (unsigned)status[r]);
 }
 
+/* The others wait for a rank as long as in any other call, and not as long as for a connection. */
+TEST_IN_RANKS(region_open__by_a_late_rank__waits_for_it, 4)
+{
+	sluice_job *job = join_with_hubs(0, 0);
+	sluice_region *region = NULL;
+
+	CHECK_OK(sluice_barrier(job));
+	job->settings.patience.boot_timeout_ms = 3000;
+	if (rank == 2)
+		sleep_ms(4000);
+	CHECK_OK(sluice_region_open(job, 64, &region));
+	sluice_region_close(&region);
+	sluice_finalize(&job);
+	return 0;
+}
+
 /* A worker is lost, and the others connect afterwards. */
 static int go_on_without_one(int rank, void *argument)
 {
@@ -298,8 +314,13 @@ static int go_on_without_one(int rank, void *argument)
 	CHECK_OK(sluice_sum(job, &ones, 1));
 	CHECK(ones == 3);
 	CHECK_OK(sluice_region_open(job, 64, &region));
-	if (sluice_is_worker(job))
+	if (sluice_is_worker(job)) {
+		uint64_t words[64] = { 1 };
+
 		CHECK(job->peers[rank == 0 ? 2 : 0].control && !job->peers[1].control);
+		CHECK(sluice_region_put(region, 1, 0, words, 8, 1) == SLUICE_EPEER);
+		CHECK(sluice_region_get(region, 1, 0, words, 64, 0) == SLUICE_EPEER);
+	}
 	sluice_region_close(&region);
 	sluice_finalize(&job);
 	return 0;
