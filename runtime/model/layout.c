@@ -82,21 +82,6 @@ size_t layout_shard_spans(const struct layout *l, const struct shard_layout *sha
 	return n;
 }
 
-struct fragment layout_fragment(const struct layout *l, uint32_t fragment)
-{
-	const uint32_t shards = l->n_shards / l->n_fragments;
-	const struct shard_layout *first = &l->shards[fragment * shards];
-	struct fragment f = { .first = fragment * shards,
-			      .end = (fragment + 1) * shards,
-			      .begin = first->begin };
-
-	for (uint32_t s = f.first; s < f.end; s++) {
-		f.count += l->shards[s].span;
-		f.exempt += l->shards[s].exempt;
-	}
-	return f;
-}
-
 /* Returns the most coordinates that block-topk selects of this number of blocks. */
 static uint64_t of_blocks(const struct direction *d, const struct schedule *schedule,
 			  uint64_t blocks)
@@ -270,12 +255,23 @@ static void shape_sketch(struct shard_layout *s, const struct recipe *recipe)
 	s->sketch_cells = s->sketch_columns * recipe->up.sketch_rows;
 }
 
+/* Shards are added in order. */
+static void add_to_fragment(struct fragment *f, const struct shard_layout *s, uint32_t shard)
+{
+	if (!f->end)
+		*f = (struct fragment){ .first = shard, .begin = s->begin };
+	f->end = shard + 1;
+	f->count += s->span;
+	f->exempt += s->exempt;
+}
+
 static int make_shards(struct layout *l, const struct recipe *recipe,
 		       const struct schedule *schedule)
 {
 	l->shards = calloc(l->n_shards, sizeof *l->shards);
+	l->fragments = calloc(l->n_fragments, sizeof *l->fragments);
 	struct span *spans = calloc(l->n_spans, sizeof *spans);
-	if (!l->shards || !spans) {
+	if (!l->shards || !l->fragments || !spans) {
 		free(spans);
 		return fail(SLUICE_ENOMEM, "no memory for %u shards", l->n_shards);
 	}
@@ -288,6 +284,7 @@ static int make_shards(struct layout *l, const struct recipe *recipe,
 		for (size_t j = 0; j < n; j++)
 			if (spans[j].exempt)
 				s->exempt += (uint32_t)(spans[j].end - spans[j].begin);
+		add_to_fragment(&l->fragments[s->fragment], s, i);
 		s->up_capacity = up_capacity(l, s, recipe, schedule);
 		s->down_capacity = down_capacity(l, s, recipe, schedule);
 		if (selection_kinds[recipe->up.select].exchange != EXCHANGE_OWN)
@@ -386,9 +383,11 @@ int layout_make(const sluice_model_attr *attr, struct recipe *recipe,
 void layout_free(struct layout *l)
 {
 	free(l->shards);
+	free(l->fragments);
 	free(l->spans);
 	holdings_free(&l->holdings);
 	l->shards = NULL;
+	l->fragments = NULL;
 	l->spans = NULL;
 }
 

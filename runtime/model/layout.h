@@ -52,6 +52,7 @@ struct layout {
 	int size, workers;
 	uint32_t n_shards, n_fragments;
 	struct shard_layout *shards;
+	struct fragment *fragments;
 	struct holdings *holdings; /* the holders of each shard (holdings_make() in home.h) */
 	/* Spans that cover the whole vector, exempt or not, in ascending order. Adjacent spans are
 	 * merged. */
@@ -77,7 +78,10 @@ struct layout_largest {
 	size_t span, room, slot_bytes, up_capacity;
 };
 struct layout_largest layout_largest(const struct layout *l, int rank_or_any);
-struct fragment layout_fragment(const struct layout *l, uint32_t fragment);
+static inline struct fragment layout_fragment(const struct layout *l, uint32_t fragment)
+{
+	return l->fragments[fragment];
+}
 /* Writes the spans within coordinates begin .. end - 1 to out[n_spans]. Returns their number. */
 size_t layout_spans(const struct layout *l, uint64_t begin, uint64_t end, struct span *out);
 /* Writes the spans of one shard, relative to the shard, to out[n_spans]. Returns their number. */

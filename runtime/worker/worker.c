@@ -85,18 +85,6 @@ static int send_to_shard(struct worker *w, uint32_t shard, struct pick pick, int
 	return 0;
 }
 
-/* Returns the part of the spans that lies in one shard. */
-static size_t spans_of(const struct layout *l, const struct shard_layout *at, struct span *spans)
-{
-	const size_t n = layout_shard_spans(l, at, spans);
-
-	for (size_t i = 0; i < n; i++) {
-		spans[i].begin += at->begin;
-		spans[i].end += at->begin;
-	}
-	return n;
-}
-
 int worker_send_shard(struct worker *w, uint32_t shard)
 {
 	const struct shard_layout *at = &w->layout->shards[shard];
@@ -106,7 +94,7 @@ int worker_send_shard(struct worker *w, uint32_t shard)
 		pick = pick_none(worker_residual(w));
 	else if (!w->step.rule.all_up) /* cannot fail, because nothing is added */
 		pick_up(w, &(struct signal){ .addend = NULL }, w->spans,
-			spans_of(w->layout, at, w->spans), &pick);
+			layout_spans(w->layout, at->begin, at->begin + at->span, w->spans), &pick);
 	return send_to_shard(w, shard, pick, 0);
 }
 
