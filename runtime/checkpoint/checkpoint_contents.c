@@ -204,7 +204,9 @@ int contents_of(sluice_model *model, float *own, struct contents *c)
 {
 	struct worker *w = model->worker;
 	*c = (struct contents){
-		.sections = calloc(12 + 8 * (size_t)model->n_own, sizeof *c->sections),
+		/* Every vector, and the other sections that are added below. */
+		.sections = calloc(KEPTS + 5 + (KEPTS + 3) * (size_t)model->n_own,
+				   sizeof *c->sections),
 		.numbers = calloc(1 + (size_t)model->n_own + LAZY_NUMBERS, sizeof *c->numbers)
 	};
 	if (!c->sections || !c->numbers) {

@@ -295,6 +295,11 @@ static const struct exclusion exclusions[] = {
 	{ HAS(FRAGMENTS), SIGNALS & ~SIGNAL(DRIFT),
 	  "\"{when}\" exchanges a part of the parameters at a time, which needs a program with its "
 	  "own optimizer: write signal=drift, or leave fragments out" },
+	{ HAS(FRAGMENTS), NONFINITE(ZERO),
+	  "\"{when}\" with \"{nonfinite}\": an exchange replaces one fragment, and NaN would "
+	  "return "
+	  "from the others; write nonfinite=skip, with which the worker continues from all common "
+	  "parameters" },
 	{ HAS(FRAGMENTS), HAS(GLOBAL),
 	  "\"{when}\" with global: its thresholds follow from all coordinates of earlier "
 	  "exchanges, "

@@ -138,7 +138,8 @@ static void describe_growth(const struct worker *w, char *text, size_t cap)
 		 "the norm of %s was %.3g at step %llu and is %.3g at step %llu%s, and "
 		 "%.0f %% of the coordinates are sent again with the opposite sign",
 		 g->saw_way == UP ? "this rank's messages" : "the published deltas", v->then,
-		 (unsigned long long)v->from, v->now, (unsigned long long)v->to, waits,
+		 (unsigned long long)v->from * recipe_interval(w->rules.recipe), v->now,
+		 (unsigned long long)v->to * recipe_interval(w->rules.recipe), waits,
 		 100 * v->share);
 }
 

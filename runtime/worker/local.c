@@ -129,13 +129,16 @@ static int mix(struct worker *w, const struct vector *params, uint64_t at, size_
 	float room[CHUNK];
 	const float *own = vector_read(params, at, n, room);
 	const size_t finite = first_nonfinite(own, n);
+	uint64_t bad = 0;
 
-	if (finite < n && w->rules.recipe->nonfinite == NONFINITE_ABORT)
-		return nonfinite_pushed(w, 0, at + finite, 1, own[finite]);
-	for (size_t i = 0; i < n; i++)
-		point[i] = finite == n || isfinite(own[i]) ? share * own[i] + rest * point[i] :
-							     point[i];
-	return 0;
+	for (size_t i = 0; i < n; i++) {
+		const int good = finite == n || isfinite(own[i]);
+
+		point[i] = good ? share * own[i] + rest * point[i] : point[i];
+		bad += !good;
+	}
+	const int rc = bad ? nonfinite_pushed(w, 0, at + finite, bad, own[finite]) : 0;
+	return rc < 0 ? rc : 0;
 }
 
 int local_pull(struct worker *w, const struct vector *params)

@@ -18,6 +18,7 @@ void step_restart(struct step *s, uint64_t number, uint32_t fragment, const stru
 	s->rule = *rule;
 	s->state = STEP_DONE;
 	s->skipped = 0;
+	s->left_out = 0;
 	s->phase = 0;
 	s->due = 0;
 	s->behind = 0;

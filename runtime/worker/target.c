@@ -33,6 +33,7 @@ struct target {
 				     written */
 	const struct device_ops *ops;
 	struct device_compressor *compressor;
+	float *healed; /* what own_borrow() returns for parameters that are not finite */
 	/* Members of the current pull. */
 	struct vector *vector;
 	int there; /* 1: the vector is on a device, and the pull runs there */
@@ -472,14 +473,36 @@ int params_return(struct params *p, int failed)
 
 int own_borrow(const struct worker *w, const char *function, float **host)
 {
+	struct target *t = w->into;
+	const uint64_t count = w->layout->count;
+	int rc = 0;
+
 	*host = NULL;
-	return recipe_drifts(w->rules.recipe) ?
-		       vector_borrow(w->into->vector, w->stream, function, host) :
-		       0;
+	if (!recipe_drifts(w->rules.recipe))
+		return 0;
+	rc = vector_borrow(t->vector, w->stream, function, host);
+	if (rc || w->rules.recipe->nonfinite == NONFINITE_ABORT ||
+	    first_nonfinite(*host, count) == count)
+		return rc;
+	/* The next exchange leaves this vector out, and the worker continues from the point. */
+	vector_return(t->vector, *host, SLUICE_EINVAL, "");
+	*host = t->healed = vector_open(count);
+	if (!*host)
+		return fail(SLUICE_ENOMEM, "%s: no memory for %llu parameters", function,
+			    (unsigned long long)count);
+	local_point(w->local, 0, count, *host);
+	return 0;
 }
 
 void own_return(const struct worker *w, float *host)
 {
-	if (host) /* as after a failure: nothing is written back */
-		vector_return(w->into->vector, host, SLUICE_EINVAL, "");
+	struct target *t = w->into;
+
+	if (!host) /* also on a server, which has no target */
+		return;
+	if (host == t->healed)
+		vector_close(t->healed, w->layout->count);
+	else /* as after a failure: nothing is written back */
+		vector_return(t->vector, host, SLUICE_EINVAL, "");
+	t->healed = NULL;
 }

@@ -391,6 +391,8 @@ TEST(recipe_parse__fragments_that_do_not_fit__are_refused)
 		"signal=drift when=every(30),fragments(4)",
 		"\"when=every(30),fragments(4)\" is not possible|4 does not divide 30 steps");
 	expect_refused("signal=drift when=every(30),fragments(60)", "60 does not divide 30");
+	expect_refused("signal=drift when=every(30),fragments(3) nonfinite=zero",
+		       "\"nonfinite=zero\": an exchange replaces one|write nonfinite=skip");
 	expect_refused("signal=drift when=every(30),fragments(0)", "\"0\"|the number of parts");
 	expect_refused("signal=drift when=every(30),fragments", "the number of parts");
 	expect_refused("signal=drift when=every(30),fragments(3),fragments(3)", "too many");

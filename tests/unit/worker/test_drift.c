@@ -251,6 +251,33 @@ TEST_IN_JOB(push__parameters_that_are_not_finite_and_skip__continue_from_the_com
 	sluice_model_close(&model);
 }
 
+/* A state that is saved before the exchange that leaves such parameters out holds the common ones
+ * in their place. The running worker keeps its own. */
+TEST_IN_JOB(state_save__of_parameters_that_are_not_finite_and_skip__holds_the_common_ones, 2)
+{
+	float params[N], common[N];
+	uint64_t done = 0;
+	size_t bytes = 0;
+	sluice_model *model = open_model(job, params, SPARSE "nonfinite=skip");
+
+	for (uint64_t step = 1; step < 2 * PERIOD; step++) {
+		step_alone(params, rank, step);
+		CHECK_STEP(model, params, params);
+	}
+	params[7] = rank ? NAN : params[7];
+	CHECK_OK(sluice_state_size(model, &bytes));
+	uint8_t *state = malloc(bytes);
+	CHECK_OK(sluice_state_save(model, state, bytes, 0));
+	CHECK((isfinite(params[7]) != 0) == !rank);
+	CHECK_OK(sluice_point(model, params, common));
+	sluice_model_close(&model);
+	model = open_model(job, params, SPARSE "nonfinite=skip");
+	CHECK_OK(sluice_state_load(model, state, bytes, params, &done));
+	CHECK(done == 2 * PERIOD - 1 && (!rank || !memcmp(params, common, sizeof(params))));
+	free(state);
+	sluice_model_close(&model);
+}
+
 TEST_IN_JOB(push__difference_that_overflows__ends_the_job_by_name, 2)
 {
 	float params[N];
