@@ -114,7 +114,7 @@ struct carrier {
 /* Returns the row for connections through a device. */
 const struct carrier_ops *carrier_of(const struct verbs_device *device);
 /* Returns the row for two ranks that meet by these cards: cm if both cards have an IP address; ud
- * if at least one of them has none and both are in one partition of a subnet; NULL otherwise. Pure:
- * both sides get the same row. */
+ * if neither has one and both are in one partition of a subnet; NULL otherwise. Pure: both sides
+ * get the same row. */
 const struct carrier_ops *carrier_between(const struct verbs_card *a, const struct verbs_card *b);
 #endif

@@ -320,18 +320,13 @@ static int ud_request(struct carrier_peer *p, const struct frame *frame,
 	return keep_and_send(ud_peer_of(p), frame, 1, why);
 }
 
-static uint32_t fewer_reads(uint32_t a, uint32_t b)
-{
-	return a < b ? a : b;
-}
-
 static int ud_take(struct carrier_peer *peer, const struct carrier_event *request,
 		   const struct frame *frame, char why[CARRIER_WHY_BYTES])
 {
 	struct ud_peer *p = ud_peer_of(peer);
 
 	(void)request;
-	return begin_pair(p, fewer_reads(p->ud->reads, frame->reads), why);
+	return begin_pair(p, lesser(p->ud->reads, frame->reads), why);
 }
 
 static void ud_yield(struct carrier_peer *p)
@@ -397,7 +392,7 @@ static struct path_ends ud_ends(const struct carrier_peer *peer, const struct fr
 
 	ends.peer.qpn = frame->qpn;
 	ends.peer.psn = frame->psn;
-	ends.peer.reads = fewer_reads(p->reads, frame->reads);
+	ends.peer.reads = lesser(p->reads, frame->reads);
 	return ends;
 }
 

@@ -35,7 +35,7 @@ struct datagrams {
 	struct region *memory; /* a slot for each receive, then for each send */
 	uint32_t qkey, receives, sends;
 	uint64_t sent, done; /* sends posted, and completed */
-	int failed;          /* the queue pair could not be started again after an error */
+	int failed;          /* errno of starting the queue pair again after an error, or 0 */
 };
 
 static uint8_t *slot_of(const struct datagrams *d, uint64_t number)
@@ -101,7 +101,7 @@ static void restart_pair(struct datagrams *d, enum ibv_wc_status status)
 		 "verbs: the queue pair for datagrams of %s stopped (%s)%s%s", d->device->name,
 		 ibv_wc_status_str(status), err ? " and cannot be started again: " : "",
 		 err ? errno_text(err) : "");
-	d->failed = err != 0;
+	d->failed = err;
 }
 
 /* ---- sending and receiving --------------------------------------------------------- */
@@ -138,7 +138,7 @@ int datagrams_send(struct datagrams *d, struct ibv_ah *to, uint32_t qpn, uint32_
 	if (d->failed)
 		restart_pair(d, IBV_WC_GENERAL_ERR);
 	take_sends(d);
-	err = d->failed ? EIO : d->sent - d->done == d->sends ? EAGAIN : 0;
+	err = d->failed ? d->failed : d->sent - d->done == d->sends ? EAGAIN : 0;
 	if (!err) {
 		sge.addr = (uintptr_t)slot_of(d, d->receives + d->sent % d->sends);
 		memcpy((void *)(uintptr_t)sge.addr, bytes, n);
@@ -202,11 +202,6 @@ int datagrams_next(struct datagrams *d, struct datagram *out)
 
 /* ---- opening and closing ----------------------------------------------------------- */
 
-static uint32_t clamped(uint32_t a, int b)
-{
-	return b < (int)a ? (uint32_t)b : a;
-}
-
 static int open_pair(struct datagrams *d, struct ibv_context *context)
 {
 	struct ibv_qp_init_attr attr = { .qp_type = IBV_QPT_UD,
@@ -245,8 +240,8 @@ static int make_parts(struct datagrams *d, struct ibv_context *context)
 	int rc = auth_random(&d->qkey, sizeof(d->qkey));
 
 	d->qkey &= QKEY_USABLE;
-	d->receives = clamped(clamped(RECEIVES_MOST, a->max_qp_wr), a->max_cqe);
-	d->sends = clamped(clamped(SENDS_MOST, a->max_qp_wr), a->max_cqe);
+	d->receives = lesser(lesser(RECEIVES_MOST, counted(a->max_qp_wr)), counted(a->max_cqe));
+	d->sends = lesser(lesser(SENDS_MOST, counted(a->max_qp_wr)), counted(a->max_cqe));
 	if (!rc && (d->receives < LEAST || d->sends < LEAST))
 		return fail(SLUICE_EDEVICE,
 			    "verbs: %s is too small for datagrams: %d requests, %d "

@@ -57,16 +57,6 @@ struct queues {
 
 /* ---- sizes ------------------------------------------------------------------------ */
 
-static uint32_t lesser(uint32_t a, uint32_t b)
-{
-	return a < b ? a : b;
-}
-
-static uint32_t counted(int n)
-{
-	return n > 0 ? (uint32_t)n : 0;
-}
-
 static uint32_t power_of_two_within(uint32_t n)
 {
 	uint32_t p = 1;

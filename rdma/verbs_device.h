@@ -86,4 +86,15 @@ static inline int verbs_device_global(const struct verbs_device *device)
 const char *verbs_device_text(const struct verbs_device *device, char text[80]);
 /* "10.3.0.1 port 1234" */
 const char *verbs_address_text(const struct sockaddr_storage *address, char text[80]);
+/* For limits of a device. */
+static inline uint32_t lesser(uint32_t a, uint32_t b)
+{
+	return a < b ? a : b;
+}
+
+/* Returns 0 for a negative limit. */
+static inline uint32_t counted(int n)
+{
+	return n > 0 ? (uint32_t)n : 0;
+}
 #endif
