@@ -101,8 +101,7 @@ static int write_own_file(struct meeting *m)
 		contents_free(&contents);
 	}
 	own_return(m->model->worker, own);
-	m->mine.bytes = sum.bytes;
-	m->mine.crc = sum.crc;
+	m->mine.sum = sum;
 	return rc;
 }
 
@@ -132,7 +131,7 @@ static int name_latest(struct meeting *m)
 	for (uint32_t r = 0; r < size; r++) {
 		struct word w;
 		meeting_heard(m, (int)r, &w);
-		manifest.sums[r] = (struct checkpoint_sum){ w.bytes, w.crc };
+		manifest.sums[r] = w.sum;
 	}
 	int rc = checkpoint_manifest_write(m->place.dir, &manifest, still_leads, m->model->job);
 	free(manifest.sums);
@@ -171,7 +170,7 @@ static int save_in_rounds(struct meeting *m, const char *dir)
 	do {
 		if (rank == m->leader && !begun && !m->mine.status)
 			m->mine.status = begin(m, dir, &begun);
-		rc = meeting_agree(m, NULL, "sluice_checkpoint", &again);
+		rc = meeting_agree(m, "sluice_checkpoint", &again);
 	} while (!rc && again);
 	if (!rc) {
 		m->mine.status = write_own_file(m);
@@ -257,14 +256,13 @@ static int check_step(const struct meeting *m)
 	return 0;
 }
 
-static int open_own_file(struct meeting *m, struct contents *contents,
-			 struct checkpoint_file **file)
+static int open_own_file(struct meeting *m, const struct checkpoint_sum *sum,
+			 struct contents *contents, struct checkpoint_file **file)
 {
 	char path[DURABLE_PATH_BYTES];
 	struct checkpoint_identity identity = identity_of(m);
-	struct checkpoint_sum sum = { m->terms.bytes, m->terms.crc };
 	*file = NULL;
-	if (!sum.bytes && sluice_is_worker(m->model->job)) {
+	if (!sum->bytes && sluice_is_worker(m->model->job)) {
 		log_line(LOG_WARN, "runtime",
 			 "the checkpoint in %s was made without this rank, which was lost then: it "
 			 "begins with an empty residual",
@@ -272,7 +270,7 @@ static int open_own_file(struct meeting *m, struct contents *contents,
 		return 0;
 	}
 	checkpoint_path(&m->place, identity.rank, path);
-	int rc = checkpoint_file_open(path, &identity, contents->sections, contents->n, &sum, file);
+	int rc = checkpoint_file_open(path, &identity, contents->sections, contents->n, sum, file);
 	return rc ? rc : contents_check(m->model, contents, m->place.step, *file);
 }
 
@@ -387,7 +385,7 @@ static int load_opened(struct meeting *m, struct contents *contents, struct chec
 static int restore_in_rounds(struct meeting *m, const char *dir, float *params, int failed)
 {
 	sluice_model *model = m->model;
-	struct checkpoint_sum *sums = NULL;
+	struct checkpoint_sum *sums = NULL, sum = { 0 };
 	struct checkpoint_file *file = NULL;
 	struct contents contents = { 0 };
 	int lost = 0, again;
@@ -410,7 +408,9 @@ static int restore_in_rounds(struct meeting *m, const char *dir, float *params, 
 		m->mine.status = fail(SLUICE_EINVAL, "sluice_restore: params is NULL on a worker");
 	else if (model->job->rank == 0)
 		m->mine.status = find_latest(m, dir, &sums);
-	int rc = meeting_agree(m, m->mine.status ? NULL : sums, "sluice_restore", &again);
+	int rc = meeting_agree(m, "sluice_restore", &again);
+	if (!rc)
+		rc = meeting_share_sums(m, sums, &sum);
 	free(sums);
 	if (rc)
 		return rc;
@@ -418,7 +418,7 @@ static int restore_in_rounds(struct meeting *m, const char *dir, float *params, 
 	if (!m->mine.status)
 		m->mine.status = contents_of(model, params, &contents);
 	if (!m->mine.status)
-		m->mine.status = open_own_file(m, &contents, &file);
+		m->mine.status = open_own_file(m, &sum, &contents, &file);
 	return load_opened(m, &contents, &file, params);
 }
 
@@ -542,7 +542,7 @@ static int save_state(sluice_model *model, uint8_t *state, size_t bytes)
 	m->mine.status = check_between_steps(model, "sluice_state_save", state);
 	if (getrandom(&m->mine.generation, sizeof(m->mine.generation), GRND_NONBLOCK) < 0)
 		m->mine.generation = (uint32_t)now_ns();
-	rc = meeting_agree(m, NULL, "sluice_state_save", &again);
+	rc = meeting_agree(m, "sluice_state_save", &again);
 	if (!rc) {
 		m->mine.status = fill_state(m, "sluice_state_save", state, bytes);
 		rc = meeting_judge(m);
@@ -586,7 +586,7 @@ static int load_state_in_rounds(struct meeting *m, const uint8_t *state, size_t 
 	else
 		m->mine.status = checkpoint_bytes_peek(state, bytes, &m->mine.step,
 						       &m->mine.generation);
-	int rc = meeting_agree(m, NULL, "sluice_state_load", &again);
+	int rc = meeting_agree(m, "sluice_state_load", &again);
 	if (rc)
 		return rc;
 	m->mine.status = open_state(m, state, bytes, params, &contents, &file);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * In a round, each rank sends one message to each peer and receives one from each. All ranks make
- * the same decision, because they have the same rows. */
+ * In a round, each rank sends the same message to all peers and receives one from each, if need be
+ * through a hub. All ranks make the same decision, because they have the same rows. */
 #include "checkpoint/checkpoint_rounds.h"
 #include "base/bytes.h"
 #include "job/collective.h"
@@ -11,14 +11,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+/* The rows of meeting_share_sums(). */
+enum { SUM_BYTES = 12, SUMS_AT_ONCE = ROW_BYTES / SUM_BYTES };
+
 static void write_row(const struct word *w, uint8_t *row)
 {
 	put_le32(row, (uint32_t)w->status);
 	put_le32(row + 4, w->model);
 	put_le64(row + 8, w->step);
 	put_le64(row + 16, w->digest);
-	put_le64(row + 24, w->bytes);
-	put_le32(row + 32, w->crc);
+	put_le64(row + 24, w->sum.bytes);
+	put_le32(row + 32, w->sum.crc);
 	put_le32(row + 36, w->generation);
 	memcpy(row + ROW_TEXT, w->text, ROW_TEXT_BYTES);
 }
@@ -32,8 +35,8 @@ void meeting_heard(const struct meeting *m, int rank, struct word *out)
 	out->model = get_le32(row + 4);
 	out->step = get_le64(row + 8);
 	out->digest = get_le64(row + 16);
-	out->bytes = get_le64(row + 24);
-	out->crc = get_le32(row + 32);
+	out->sum.bytes = get_le64(row + 24);
+	out->sum.crc = get_le32(row + 32);
 	out->generation = get_le32(row + 36);
 	memcpy(out->text, row + ROW_TEXT, ROW_TEXT_BYTES);
 	out->text[ROW_TEXT_BYTES - 1] = '\0';
@@ -68,7 +71,7 @@ int meeting_open(sluice_model *model, enum collective op, struct meeting **out)
 	size_t size = (size_t)model->job->size;
 	struct meeting *m = calloc(1, sizeof *m);
 	if (m) {
-		m->said = malloc(size * ROW_BYTES);
+		m->said = malloc(ROW_BYTES);
 		m->heard = malloc(size * ROW_BYTES);
 	}
 	if (!m || !m->said || !m->heard) {
@@ -86,30 +89,28 @@ int meeting_open(sluice_model *model, enum collective op, struct meeting **out)
 	return 0;
 }
 
-/* Makes a round: all ranks send m->mine, and after a failure also the thread's last error. sums:
- * rank r receives sums[r], which is of its file; NULL: none. Fails only if the job does. */
-static int speak(struct meeting *m, const struct checkpoint_sum *sums)
+/* Makes a round: all ranks send m->said. Fails only if the job does. */
+static int exchange(struct meeting *m)
 {
 	const sluice_job *job = m->model->job;
-	m->mine.model = m->model->id;
-	if (m->mine.status)
-		snprintf(m->mine.text, sizeof m->mine.text, "%s", sluice_last_error());
-	for (int p = 0; p < job->size; p++) {
-		if (sums) {
-			m->mine.bytes = sums[p].bytes;
-			m->mine.crc = sums[p].crc;
-		}
-		write_row(&m->mine, m->said + (size_t)p * ROW_BYTES);
-	}
 	const struct about about = { m->model->id, step_pushed(m->model->worker) };
-	int rc = collective_run_about(m->model->job, m->op, about, m->said, ROW_BYTES, ROW_BYTES,
-				      m->heard);
+	int rc = collective_run_about(m->model->job, m->op, about, m->said, 0, ROW_BYTES, m->heard);
 	for (int w = 0; !rc && m->op == COLLECTIVE_RESTORE && w < job->workers; w++)
 		if (m->complete && !round_has(job, w))
 			rc = refuse_to_meet(m->model, w, "was lost during a restore");
 	m->lost = rc != 0;
 	m->leader = rc ? 0 : round_leader(job);
 	return rc;
+}
+
+/* Makes a round: all ranks send m->mine, and after a failure also the thread's last error. */
+static int speak(struct meeting *m)
+{
+	m->mine.model = m->model->id;
+	if (m->mine.status)
+		snprintf(m->mine.text, sizeof m->mine.text, "%s", sluice_last_error());
+	write_row(&m->mine, m->said);
+	return exchange(m);
 }
 
 static int verdict(const struct meeting *m)
@@ -130,7 +131,7 @@ static int verdict(const struct meeting *m)
 
 int meeting_judge(struct meeting *m)
 {
-	const int rc = speak(m, NULL);
+	const int rc = speak(m);
 
 	return rc ? rc : verdict(m);
 }
@@ -164,10 +165,9 @@ static int compare_terms(struct meeting *m, const char *function)
 	return 0;
 }
 
-int meeting_agree(struct meeting *m, const struct checkpoint_sum *sums, const char *function,
-		  int *again_out)
+int meeting_agree(struct meeting *m, const char *function, int *again_out)
 {
-	int rc = speak(m, sums);
+	int rc = speak(m);
 	if (rc)
 		return rc;
 	meeting_heard(m, m->leader, &m->terms);
@@ -179,4 +179,25 @@ int meeting_agree(struct meeting *m, const struct checkpoint_sum *sums, const ch
 	snprintf(m->place.dir, sizeof m->place.dir, "%.*s", CHECKPOINT_DIR_BYTES - 1,
 		 m->terms.text);
 	return 0;
+}
+
+int meeting_share_sums(struct meeting *m, const struct checkpoint_sum *sums,
+		       struct checkpoint_sum *own_out)
+{
+	const int leader = m->leader, size = m->model->job->size, own = m->model->job->rank;
+	int rc = 0;
+	for (int from = 0; from < size && !rc; from += SUMS_AT_ONCE) {
+		memset(m->said, 0, ROW_BYTES);
+		for (int i = 0; sums && i < SUMS_AT_ONCE && from + i < size; i++) {
+			put_le64(m->said + i * SUM_BYTES, sums[from + i].bytes);
+			put_le32(m->said + i * SUM_BYTES + 8, sums[from + i].crc);
+		}
+		rc = exchange(m);
+		if (rc || own < from || own >= from + SUMS_AT_ONCE)
+			continue;
+		const uint8_t *at = m->heard + (size_t)leader * ROW_BYTES +
+				    (size_t)(own - from) * SUM_BYTES;
+		*own_out = (struct checkpoint_sum){ get_le64(at), get_le32(at + 8) };
+	}
+	return rc;
 }

@@ -18,8 +18,7 @@ struct word {
 	uint32_t model;
 	uint64_t step;
 	uint64_t digest; /* of the directory's path, exactly as the application passed it */
-	uint64_t bytes;  /* size of a file: the sender's, or if rank 0 restores, the receiver's */
-	uint32_t crc;
+	struct checkpoint_sum sum; /* of the file that the rank has written */
 	uint32_t generation;
 	char text[ROW_TEXT_BYTES]; /* rank 0: the absolute path of the directory */
 };
@@ -27,7 +26,7 @@ struct word {
 struct meeting {
 	sluice_model *model;
 	enum collective op;
-	uint8_t *said, *heard; /* `size` rows each */
+	uint8_t *said, *heard; /* a row; `size` rows */
 	struct word mine;
 	struct word terms; /* the leader's place and step */
 	int leader;        /* round_leader() of the last round */
@@ -47,6 +46,9 @@ int meeting_judge(struct meeting *m);
 /* Makes the first round, in which every rank receives the leader's step and place, or the reason
  * for a failure. The leader sends its directory in m->mine.text. *again_out becomes 1 if the new
  * leader is a rank that did not send a directory; all ranks then repeat the round. */
-int meeting_agree(struct meeting *m, const struct checkpoint_sum *sums, const char *function,
-		  int *again_out);
+int meeting_agree(struct meeting *m, const char *function, int *again_out);
+/* Makes the rounds in which every rank receives its own of the leader's sums, one for each rank.
+ * sums is NULL on the other ranks. Fails only if the job does. */
+int meeting_share_sums(struct meeting *m, const struct checkpoint_sum *sums,
+		       struct checkpoint_sum *own_out);
 #endif

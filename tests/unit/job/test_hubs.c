@@ -3,6 +3,7 @@
  * forward, and losses of members and of hubs. Large jobs are simulated; ranks that die are
  * processes. */
 #include "ranks.h"
+#include "scratch.h"
 #include "job/hubs.h"
 #include "job/state.h"
 #include "sluice_region.h"
@@ -164,6 +165,82 @@ TEST(split__in_four_groups__members_of_a_group_connect)
 	assert_int_equal(connected, 4 * (20 * 19 / 2) + 2 * 60);
 }
 
+/* ---- checkpoints --------------------------------------------------------------- */
+
+struct saved {
+	char dir[SCRATCH_PATH];
+	uint32_t shards;
+};
+
+static void train(sluice_job *job, sluice_model *model, int steps, float *params)
+{
+	for (int step = 0; step < steps; step++) {
+		float grad[400];
+
+		for (int i = 0; i < 400; i++)
+			grad[i] = (float)((job->rank * 7 + i * 3 + step) % 50);
+		CHECK_STEP(model, grad, params);
+	}
+}
+
+static sluice_model *open_saved(sluice_job *job, const struct saved *saved, float *params)
+{
+	return OPEN(job, params, .count = 400, .shards = saved->shards,
+		    .recipe = "up=topk(0.1) down=topk(0.1)", .lr = 1.0f / 1024);
+}
+
+/* Returns 1 on a server, which has followed the workers until they close the model. */
+static int has_served(sluice_job *job, sluice_model **model)
+{
+	if (sluice_is_worker(job))
+		return 0;
+	CHECK_OK(sluice_serve(*model));
+	sluice_model_close(model);
+	return 1;
+}
+
+static int save_and_restore(sluice_job *job, void *context)
+{
+	const struct saved *saved = context;
+	float params[400] = { 0 }, again[400] = { 0 };
+	sluice_model *model = open_saved(job, saved, params);
+	uint64_t step = 0;
+
+	if (!has_served(job, &model)) {
+		train(job, model, 2, params);
+		CHECK_OK(sluice_checkpoint(model, saved->dir));
+		train(job, model, 2, params);
+		sluice_model_close(&model);
+	}
+	model = open_saved(job, saved, again);
+	if (!has_served(job, &model)) {
+		CHECK_OK(sluice_restore(model, saved->dir, again, &step));
+		CHECK(step == 2);
+		train(job, model, 2, again);
+		CHECK(!memcmp(params, again, sizeof(params)));
+		sluice_model_close(&model);
+	}
+	return 0;
+}
+
+static void check_saved(int ranks, int servers)
+{
+	struct saved saved = { .shards = 2 };
+	sluice_job_attr attr = { .size = sizeof attr, .servers = servers };
+
+	assert_int_equal(scratch_make(saved.dir), 0);
+	assert_int_equal(sluice_simulate(&attr, ranks, save_and_restore, &saved), 0);
+	scratch_remove(saved.dir);
+}
+
+/* Two workers that are not connected have one checkpoint, and each finds its own file. */
+TEST(checkpoint__of_ranks_that_are_not_connected__restores_all)
+{
+	check_saved(90, 2);
+	if (!thinned(1, 2))
+		check_saved(70, 0);
+}
+
 /* ---- errors ------------------------------------------------------------------- */
 
 /* Each rank of a small job has one hub. */
@@ -186,6 +263,28 @@ TEST_IN_RANKS(collectives__that_differ__fail_on_all_ranks, 5)
 
 	CHECK(rc == SLUICE_EINVAL || rc == SLUICE_EPEER);
 	CHECK(error_says("collectives differ", rank == 3 ? NULL : "rank 3 (node n2)"));
+	sluice_finalize(&job);
+	return 0;
+}
+
+/* The server is the hub, and takes part in the checkpoint. */
+TEST_IN_RANKS(collectives__that_differ_in_a_job_that_continues__are_named_on_all_ranks, 4)
+{
+	sluice_job *job = join_with_hubs(1, SLUICE_CONTINUE);
+	float params[100] = { 0 };
+	sluice_model *model = OPEN(job, params, .count = 100, .recipe = "up=all down=all");
+	int rc;
+
+	if (rank == 3)
+		rc = sluice_serve(model);
+	else if (rank == 2)
+		rc = sluice_barrier(job);
+	else
+		rc = sluice_checkpoint(model, "/nonexistent");
+	CHECK(rc == SLUICE_EINVAL || rc == SLUICE_EPEER);
+	CHECK(error_says("sluice_checkpoint", "sluice_barrier"));
+	CHECK(error_says("collectives differ", NULL));
+	sluice_model_close(&model);
 	sluice_finalize(&job);
 	return 0;
 }
