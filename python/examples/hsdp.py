@@ -43,8 +43,8 @@ def main():
                           nn.Linear(128, 10)).to(device)
     fully_shard(model[0], mesh=mesh["shard"])
     fully_shard(model, mesh=mesh["shard"])
-    state = sluice.torch.replicate(model, mesh["shard"], args.recipe, job=job, steps_per_epoch=steps)
     optimizer = torch.optim.SGD(model.parameters(), lr=args.lr)
+    state = sluice.torch.replicate(model, mesh["shard"], args.recipe, job=job, optimizer=optimizer, steps_per_epoch=steps)
 
     for epoch in range(args.epochs):
         order = torch.randperm(len(x), generator=torch.Generator().manual_seed(args.seed + epoch))

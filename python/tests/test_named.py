@@ -11,7 +11,8 @@ from torch import nn
 import ranks
 import sluice
 import sluice.torch
-from test_torch import DENSE, RANKS, SPARSE, join, network, refused, rows, sgd, step_of, wrapped
+from test_torch import (DENSE, RANKS, SPARSE, join, needs_torch_2_6, network, refused, rows, sgd, step_of,
+                        wrapped)
 
 
 class Heard(logging.Handler):
@@ -285,6 +286,68 @@ def refuses(job):
     compress("adamw", optimizer=adagrad())[1].close()
 
 
+def rank_named_fsdp(job, folder):
+    """replicate() does the same, for two replicas of one rank."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    torch.distributed.init_process_group("gloo", rank=job.rank, world_size=RANKS,
+                                         store=torch.distributed.FileStore(folder + "/store", RANKS))
+    mesh, first = init_device_mesh("cpu", (RANKS, 1), mesh_dim_names=("replicate", "shard"))["shard"], job.rank == 0
+
+    def sharded():
+        model = network()
+        for layer in (model[0], model[2], model):
+            fully_shard(layer, mesh=mesh)
+        return model
+
+    def run(recipe, betas, between=lambda optimizer: None, **options):
+        model = sharded()
+        optimizer = adamw(model, betas)
+        with Heard() as heard:
+            state = sluice.torch.replicate(model, mesh, recipe, job=job, optimizer=optimizer, **options)
+            for step in range(4):
+                step_of(model, optimizer, rows(step, job.rank))
+                between(optimizer)
+        digest = state.verify()
+        state.close()
+        return digest, state.recipe, optimizer, heard
+
+    os.environ["SLUICE_ADVICE"] = "yes"
+    by_hand, recipe, _, heard = run("adamw", (0.2, 0.99))
+    assert recipe == sluice.Recipe("adamw update=none") and not heard.lines and not heard.warned("betas"), heard.lines
+    digest, recipe, _, heard = run(None, (0.2, 0.99))
+    assert digest == by_hand and recipe == sluice.Recipe("adamw update=none"), recipe
+    assert sum("sluice.torch.replicate: no recipe was given, so AdamW selects adamw" in line
+               for line in heard.lines) == first, heard.lines
+    os.environ["SLUICE_ADVICE"] = "no"
+    digest, _, optimizer, heard = run(None, (0.9, 0.999), adapt=True)
+    assert digest == by_hand and betas_of(optimizer) == [(0.2, 0.99)] and not heard.warned("betas")
+    assert heard.lines.count("sluice.torch.replicate: adapt=True changed the betas of AdamW from (0.9, 0.999) to "
+                             "(0.2, 0.99)") == first, heard.lines
+    digest, _, _, heard = run(None, (0.9, 0.999))
+    assert digest != by_hand and heard.warned("or pass adapt=True to sluice.torch.replicate()") == first
+    assert heard.places() == ({"test_named.py"} if first else set()), heard.places()
+    assert not run(DENSE, (0.9, 0.999))[3].warned("betas")
+
+    def later(optimizer):
+        optimizer.param_groups[0]["betas"] = (0.95, 0.99)
+
+    assert run(None, (0.2, 0.99), later)[3].warned("AdamW now has betas=(0.95, 0.99)") == first
+
+    model = sharded()
+
+    def replicate(recipe=None, **options):
+        return sluice.torch.replicate(model, mesh, recipe, job=job, **options)
+
+    refused(lambda: replicate(optimizer=torch.optim.Adagrad(model.parameters())), "Sluice knows none for Adagrad")
+    refused(lambda: replicate("adamv"), "adamw")
+    refused(lambda: replicate(adapt=True), "sluice.torch.replicate: adapt=True changes the momentum of an optimizer")
+    refused(lambda: replicate(optimizer=[sgd(model), adamw(model)]), "SGD (sgd) and AdamW (adamw) need different ones")
+    job.close()
+    torch.distributed.destroy_process_group()
+
+
 def rank_named(job, _):
     join(job)
     for check in (selects, says_what_it_selects, adapts, adapts_sgd, adapts_groups, scheduler_changes_beta1, two_momenta, refuses):
@@ -296,6 +359,10 @@ def rank_named(job, _):
 class Named(unittest.TestCase):
     def test_named(self):
         ranks.run(RANKS, "rank_named").all_well()
+
+    @needs_torch_2_6
+    def test_named_fsdp(self):
+        ranks.run(RANKS, "rank_named_fsdp").all_well()
 
 
 if __name__ == "__main__":

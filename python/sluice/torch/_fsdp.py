@@ -17,6 +17,7 @@ from ..model import Model, totals_of, with_rank_bytes
 from ..recipe import Recipe
 from ._flat import TYPES, bytes_of, verify, with_update_none
 from ._group import broadcast, default_job
+from ._named import Momenta, chosen, optimizers_of
 
 
 class _Piece:
@@ -57,6 +58,7 @@ class _Piece:
     def __call__(self, piece: torch.Tensor) -> None:
         if self.model is None:
             self.model = self._open(piece)
+        self._owner.before(self)
         self.model.push(piece)
         if self._mean is None:
             self.model.pull([piece] if self._short else piece)
@@ -70,22 +72,26 @@ class Replication:
     """The result of sluice.torch.replicate(): one model of the group for each module of FSDP."""
 
     def __init__(self, module: torch.nn.Module, mesh: Any, recipe: Union[str, Recipe, None],
-                 job: Optional[Job], options: Dict[str, Any]) -> None:
+                 job: Optional[Job], optimizer: Any, adapt: bool, options: Dict[str, Any]) -> None:
         modules = [(n, m) for n, m in module.named_modules() if hasattr(m, "set_all_reduce_hook")]
         if not modules:
             raise TypeError(f"sluice.torch.replicate: {type(module).__name__} has no module of FSDP2: call "
                             "fully_shard() first, with the mesh of one node")
+        optimizers = optimizers_of(optimizer, adapt, "sluice.torch.replicate")
+        job = default_job() if job is None else job
+        recipe = chosen(recipe, optimizers, adapt, job, "sluice.torch.replicate")
         self.recipe = with_update_none(recipe, "sluice.torch.replicate")
         self.options, self.copied_bytes = options, 0
         self.restored: Optional[str] = None
         self.loaded: Optional[Dict[str, torch.Tensor]] = None
-        job = default_job() if job is None else job
-        self.job, self.rank = job, job.rank
+        self.job, self.rank, self._module = job, job.rank, module
+        # The first backward opens the models. A wrong word is refused and momenta are changed before that.
+        complete = self.recipe.complete(sum(tensor.numel() for _, tensor in self._locals()),
+                                        job.workers // mesh.size(), steps_per_epoch=options["steps_per_epoch"])
         self.color = mesh.get_local_rank()
         group = job.split(self.color, job.rank)
         assert group is not None
         self.group: Job = group
-        self._module = module
         for _, tensor in self._locals():
             broadcast(self.group, tensor, 0)
         self._pieces: List[_Piece] = []
@@ -93,6 +99,15 @@ class Replication:
             piece = _Piece(self, name, index)
             self._pieces.append(piece)
             part.set_all_reduce_hook(piece)
+        self._stepping: Optional[_Piece] = None  # the piece that is the first one in each step
+        self._momenta = Momenta(complete, optimizers, adapt, job, "sluice.torch.replicate", depth=5)
+
+    def before(self, piece: _Piece) -> None:
+        """Called before a piece is pushed."""
+        if self._stepping is None:
+            self._stepping = piece
+        if self._stepping is piece:
+            self._momenta.check()
 
     def _locals(self) -> Iterator[Tuple[str, torch.Tensor]]:
         for name, p in self._module.named_parameters():
@@ -173,21 +188,23 @@ class Replication:
 
 
 def replicate(module: torch.nn.Module, mesh: Any, recipe: Union[str, Recipe, None] = None, *,
-              job: Optional[Job] = None, shards: int = 0, steps_per_epoch: int = 0,
-              memory_bytes: int = 0) -> Replication:
+              job: Optional[Job] = None, optimizer: Any = None, adapt: bool = False, shards: int = 0,
+              steps_per_epoch: int = 0, memory_bytes: int = 0) -> Replication:
     """Lets the replicas of an FSDP2 model exchange their gradients through Sluice.
 
         mesh = init_device_mesh("cuda", (nodes, gpus), mesh_dim_names=("replicate", "shard"))
         fully_shard(model, mesh=mesh["shard"])
-        sluice.torch.replicate(model, mesh["shard"], "up=topk(0.01) down=topk(0.05)")
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.2, 0.99))
+        sluice.torch.replicate(model, mesh["shard"], optimizer=optimizer)
 
     Collective over all ranks, after fully_shard() and before the first backward. Each rank gets the
     parameters of the first replica. Each module for which fully_shard() was called becomes a model; a group has
     up to 65535 of them.
 
     mesh: the mesh passed to fully_shard(), with one dimension. Ranks at the same position in it are replicas.
-    recipe, job, shards, steps_per_epoch, memory_bytes: as for compress().
+    recipe, job, optimizer, adapt, shards, steps_per_epoch, memory_bytes: as for compress(). clip= in a recipe limits the
+        piece of each module.
     """
-    return Replication(module, mesh, recipe, job,
+    return Replication(module, mesh, recipe, job, optimizer, adapt,
                        {"shards": shards, "steps_per_epoch": steps_per_epoch,
                         "memory_bytes": memory_bytes})

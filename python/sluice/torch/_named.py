@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The recipe that suits a torch optimizer, and the momentum that suits a recipe.
 
-Called by _ddp.py and _optimizer.py when a model is opened, and before each step, because schedulers and
+Called by _ddp.py, _fsdp.py and _optimizer.py when a model is opened, and before each step, because schedulers and
 checkpoints change momenta too.
 """
 import logging
@@ -103,7 +103,7 @@ class Momenta:
 
     A coordinate waits in the residuals and arrives as the sum of what waited, which is a momentum already.
 
-    recipe: that of an open model, in which the names of methods are spelled out.
+    recipe: a complete one, in which the names of methods are spelled out.
     depth: the number of calls from a method of this class up to the program, whose line a warning shows.
     """
 
