@@ -5,9 +5,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-int inner_open(struct inner *inner, enum inner_kind kind, size_t count)
+int inner_open(struct inner *inner, enum inner_kind kind, size_t count, float beta1, float beta2)
 {
-	*inner = (struct inner){ .kind = kind, .count = count };
+	*inner = (struct inner){ .kind = kind, .beta1 = beta1, .beta2 = beta2, .count = count };
 	if (kind == INNER_SGD)
 		return 0;
 	inner->first = calloc(count, sizeof(*inner->first));
@@ -24,7 +24,7 @@ void inner_close(struct inner *inner)
 
 static void adamw(struct inner *inner, float *restrict params, const float *restrict grad, float lr)
 {
-	const float beta1 = 0.9f, beta2 = 0.999f, epsilon = 1e-8f, decay = 0.01f;
+	const float beta1 = inner->beta1, beta2 = inner->beta2, epsilon = 1e-8f, decay = 0.01f;
 	float *restrict first = inner->first, *restrict second = inner->second;
 	const double steps = (double)++inner->steps;
 	const float step = (float)((double)lr / (1 - pow((double)beta1, steps)));

@@ -4,13 +4,12 @@
 #ifndef TRAIN_OPTIONS_H
 #define TRAIN_OPTIONS_H
 #include "tools/train/complaint.h"
+#include "tools/train/inner.h"
 
 #include <stdint.h>
 
 #define DEFAULT_DATA "/usr/share/datasets/fashion-mnist"
 
-/* The optimizer of a worker that trains by itself. */
-enum inner_kind { INNER_NONE, INNER_SGD, INNER_ADAMW };
 enum progress_kind { PROGRESS_AUTO, PROGRESS_ALWAYS, PROGRESS_NEVER };
 
 struct options {

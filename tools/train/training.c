@@ -178,7 +178,7 @@ static int prepare_signal(struct training *t, struct complaint *complaint)
 		    (svrg && !take_rows(t)) || (t->drifts && !t->common))
 			complain_memory(complaint, "the signal");
 		if (t->alone && inner_open(&t->inner, inner == INNER_NONE ? INNER_SGD : inner,
-					   t->network.count))
+					   t->network.count, INNER_BETA1, INNER_BETA2))
 			complain_memory(complaint, "the workers' optimizer");
 	}
 	return agree_on_complaints(t->job, complaint);

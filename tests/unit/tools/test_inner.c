@@ -22,7 +22,7 @@ TEST(inner_step__adamw__is_the_rule_of_torch)
 	struct compute compute = { .ops = &compute_cpu };
 	struct inner inner;
 
-	assert_int_equal(inner_open(&inner, INNER_ADAMW, N), 0);
+	assert_int_equal(inner_open(&inner, INNER_ADAMW, N, INNER_BETA1, INNER_BETA2), 0);
 	for (int i = 0; i < N; i++)
 		want[i] = (double)(params[i] = (float)(i - 2));
 	for (int step = 1; step <= STEPS; step++) {
@@ -51,7 +51,7 @@ TEST(inner_step__sgd__moves_against_the_gradient)
 	struct compute compute = { .ops = &compute_cpu };
 	struct inner inner;
 
-	assert_int_equal(inner_open(&inner, INNER_SGD, 2), 0);
+	assert_int_equal(inner_open(&inner, INNER_SGD, 2, 0, 0), 0);
 	assert_int_equal(inner_step(&inner, &compute, params, grad, 0.25f), 0);
 	assert_true(params[0] == 0 && params[1] == -2.125f);
 	inner_close(&inner);
