@@ -23,3 +23,15 @@ echo "| digests: $a, again $b, with servers=4 $servers"
 
 job_ok other 4 $small --recipe "$sparse" --shards 4 --seed 2
 [ "$(final other digest)" != "$a" ] || fail "another seed ends with the same parameters"
+
+# A text, which each rank reads, and local steps of AdamW.
+awk 'BEGIN { srand(3); for (i = 0; i < 20000; i++) printf "%c", 97 + int(20 * rand() * rand()) }' >text
+local="--model char:$PWD/text --batch 16 --epochs 2 --recipe local4 --inner adamw --lr 0.002 --digest"
+job_ok text 4 $local
+"$train" --simulate 4 $local >simulated_text.out 2>simulated_text.err ||
+	fail "--simulate 4 with a text failed: $(tail -n 3 simulated_text.err)"
+for field in digest loss pushed pulled; do
+	[ "$(final text $field)" = "$(final simulated_text $field)" ] ||
+		fail "text: $field is $(final text $field), but $(final simulated_text $field) with simulated ranks"
+done
+echo "| text: loss $(final text loss), digest $(final text digest), the same as simulated"

@@ -62,3 +62,6 @@ logreg 2 up=topk(0.1),f16 down=all signal=momentum(0.9) memory=residual update=s
 linreg 2 up=topk(0.1) down=all signal=storm(0.1) memory=residual update=ema(0.1)
 softmax 3 up=all down=all update=average
 END
+awk 'BEGIN { for (i = 0; i < 300; i++) printf "%c", 97 + i * i % 7 }' >"$rows"
+both --model "char:$rows" --epochs 1 --batch 16 --recipe "diloco when=every(3)"
+cmp -s "$rows.cpu.result" "$rows.cuda.result" || wrong "the bits of char differ from the CPU's"

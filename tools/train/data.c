@@ -91,7 +91,8 @@ static int prepare_labels(enum task task, struct dataset *train, struct dataset 
 		if (number_signs(train, complaint))
 			return -1;
 		return number_signs(test, complaint);
-	case TASK_VALUE: break;
+	case TASK_VALUE:
+	case TASK_TEXT: break;
 	}
 	return 0;
 }
@@ -174,6 +175,9 @@ int data_load(const struct data_source *source, enum task task, struct dataset *
 
 	memset(train, 0, sizeof(*train));
 	memset(test, 0, sizeof(*test));
+	if (task == TASK_TEXT)
+		return text_load(source->data, source->limit, train,
+				 source->without_test ? NULL : test, complaint);
 	if (stat(source->data, &status))
 		return missing(source->data, complaint);
 	folder = S_ISDIR(status.st_mode);
@@ -191,6 +195,7 @@ int data_load(const struct data_source *source, enum task task, struct dataset *
 void data_free(struct dataset *set)
 {
 	free(set->pixels);
+	free(set->text);
 	free(set->row_start);
 	free(set->column);
 	free(set->value);
@@ -200,12 +205,21 @@ void data_free(struct dataset *set)
 	memset(set, 0, sizeof(*set));
 }
 
+static void fill_symbols(const uint8_t *context, size_t symbols, float *x)
+{
+	memset(x, 0, TEXT_CONTEXT * symbols * sizeof(*x));
+	for (size_t i = 0; i < TEXT_CONTEXT; i++)
+		x[i * symbols + context[i]] = 1;
+}
+
 void data_fill(const struct dataset *set, const uint32_t *rows, size_t n, float *x)
 {
 	for (size_t i = 0; i < n; i++, x += set->features) {
 		size_t row = rows[i];
 
-		if (set->pixels) {
+		if (set->text) {
+			fill_symbols(text_place(set, row), set->classes, x);
+		} else if (set->pixels) {
 			const uint8_t *pixel = set->pixels + row * set->features;
 
 			for (size_t j = 0; j < set->features; j++)

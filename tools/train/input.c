@@ -58,15 +58,14 @@ static int complain_about_stream(struct input *input, struct complaint *complain
 	}
 }
 
-/* Reads up to `bytes` bytes. Returns the number read, which is only smaller at a proper end, or
- * -1. */
-static ssize_t read_some(struct input *input, char *to, size_t bytes, struct complaint *complaint)
+ssize_t input_some(struct input *input, void *to, size_t bytes, struct complaint *complaint)
 {
 	size_t done = 0;
 
 	while (done < bytes) {
 		size_t left = bytes - done;
-		int got = gzread(input->file, to + done, left > 1 << 30 ? 1 << 30 : (unsigned)left);
+		int got = gzread(input->file, (char *)to + done,
+				 left > 1 << 30 ? 1 << 30 : (unsigned)left);
 
 		if (got <= 0) {
 			if (complain_about_stream(input, complaint))
@@ -80,7 +79,7 @@ static ssize_t read_some(struct input *input, char *to, size_t bytes, struct com
 
 int input_read(struct input *input, void *to, size_t bytes, struct complaint *complaint)
 {
-	ssize_t got = read_some(input, to, bytes, complaint);
+	ssize_t got = input_some(input, to, bytes, complaint);
 
 	if (got < 0)
 		return -1;
@@ -95,7 +94,7 @@ int input_has_more(struct input *input, struct complaint *complaint)
 {
 	char byte;
 
-	return (int)read_some(input, &byte, 1, complaint);
+	return (int)input_some(input, &byte, 1, complaint);
 }
 
 static int grow_line(struct input *input, struct complaint *complaint)

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Reads a data file from beginning to end, gzip or plain (zlib detects which). Used by idx.c and
- * libsvm.c. The end of a truncated or damaged gzip file is never mistaken for a proper end. */
+ * Reads a data file from beginning to end, gzip or plain (zlib detects which). Used by idx.c,
+ * libsvm.c and text.c. The end of a truncated or damaged gzip file is never mistaken for a proper
+ * end. */
 #ifndef TRAIN_INPUT_H
 #define TRAIN_INPUT_H
 #include "tools/train/complaint.h"
 
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 #include <zlib.h>
 
 struct input {
@@ -22,6 +24,10 @@ int input_open(struct input *input, const char *path, struct complaint *complain
 
 /* Accepts a NULL file. */
 void input_close(struct input *input);
+
+/* Reads up to `bytes` bytes. Returns the number read, which is only smaller at a proper end, or -1
+ * with the complaint filled in. */
+ssize_t input_some(struct input *input, void *to, size_t bytes, struct complaint *complaint);
 
 /* Reads exactly `bytes` bytes. An earlier end of the file is an error. */
 int input_read(struct input *input, void *to, size_t bytes, struct complaint *complaint);

@@ -10,7 +10,8 @@ enum { BLOCK_ELEMENTS = 1 << 22 };
 
 struct workspace {
 	struct compute compute;
-	size_t block;                       /* number of rows in a block */
+	size_t block; /* number of rows in a block */
+	float *input; /* activation[0], or with an embedding the block's symbols */
 	float *activation[MOST_LAYERS + 1]; /* block x inputs of each layer; the last: outputs */
 	float *slope[2];                    /* block x widest layer: d loss / d outputs of two
 					       layers */
@@ -37,10 +38,23 @@ static int new_floats(const struct compute *c, size_t rows, size_t width, float 
 	return 0;
 }
 
-/* Allocates memory for inputs, labels and scores, on the device and on the host. */
-static int new_copies(struct workspace *w, size_t features)
+/* Returns the number of elements of a row of data. */
+static size_t row_elements(const struct network *network)
 {
+	const struct embedding *e = &network->embedding;
+
+	return e->width ? e->context * e->symbols : network->layer[0].in;
+}
+
+/* Allocates memory for inputs, labels and scores, on the device and on the host. */
+static int new_copies(const struct network *network, struct workspace *w)
+{
+	const size_t features = row_elements(network);
 	void *score;
+
+	w->input = w->activation[0];
+	if (network->embedding.width && new_floats(&w->compute, w->block, features, &w->input))
+		return -1;
 
 	if (new_floats(&w->compute, w->block, 1, &w->label) ||
 	    new_vector(&w->compute, w->block, sizeof(*w->score), &score))
@@ -48,7 +62,7 @@ static int new_copies(struct workspace *w, size_t features)
 	w->score = score;
 	/* If the operations run on the host, inputs are built in place and not copied. */
 	w->input_here = w->compute.ops->in_host ?
-				w->activation[0] :
+				w->input :
 				malloc(w->block * features * sizeof(*w->input_here));
 	w->label_here = malloc(w->block * sizeof(*w->label_here));
 	w->score_here = malloc(w->block * sizeof(*w->score_here));
@@ -62,6 +76,7 @@ struct workspace *workspace_new(const struct network *network, size_t batch,
 	struct workspace *w = calloc(1, sizeof(*w));
 	const struct layer *last = &network->layer[network->layers - 1];
 	size_t widest = last->out, widest_slope = last->out;
+	const int embeds = network->embedding.width > 0;
 	int rc = 0;
 
 	if (!w)
@@ -71,9 +86,11 @@ struct workspace *workspace_new(const struct network *network, size_t batch,
 		size_t in = network->layer[i].in;
 
 		widest = in > widest ? in : widest;
-		if (i)
+		if (i || embeds)
 			widest_slope = in > widest_slope ? in : widest_slope;
 	}
+	if (row_elements(network) > widest)
+		widest = row_elements(network);
 	w->block = BLOCK_ELEMENTS / widest;
 	if (w->block > batch)
 		w->block = batch;
@@ -83,8 +100,7 @@ struct workspace *workspace_new(const struct network *network, size_t batch,
 		rc = new_floats(compute, w->block, network->layer[i].in, &w->activation[i]);
 	if (rc || new_floats(compute, w->block, last->out, &w->activation[network->layers]) ||
 	    new_floats(compute, w->block, widest_slope, &w->slope[0]) ||
-	    new_floats(compute, w->block, widest_slope, &w->slope[1]) ||
-	    new_copies(w, network->layer[0].in))
+	    new_floats(compute, w->block, widest_slope, &w->slope[1]) || new_copies(network, w))
 		workspace_delete(&w);
 	return w;
 }
@@ -96,8 +112,10 @@ void workspace_delete(struct workspace **workspace)
 	if (!w)
 		return;
 	const struct compute *c = &w->compute;
-	if (w->input_here != w->activation[0])
+	if (w->input_here != w->input)
 		free(w->input_here);
+	if (w->input != w->activation[0])
+		c->ops->release(c->state, w->input);
 	for (size_t i = 0; i <= MOST_LAYERS; i++)
 		c->ops->release(c->state, w->activation[i]);
 	c->ops->release(c->state, w->slope[0]);
@@ -111,12 +129,50 @@ void workspace_delete(struct workspace **workspace)
 	*workspace = NULL;
 }
 
-/* Computes all layers for n rows of inputs, which are in activation[0]. */
+/* With an embedding: looks up the symbols of n rows. Each sum has one product that is not 0, so it
+ * is exact. */
+static int embed(const struct network *network, struct workspace *w, const float *params, size_t n)
+{
+	const struct embedding *e = &network->embedding;
+	const struct product product = {
+		.a = w->input,
+		.b = params,
+		.c = w->activation[0],
+		.rows = n * e->context,
+		.columns = e->width,
+		.inner = e->symbols,
+	};
+
+	return e->width ? w->compute.ops->product(w->compute.state, &product) : 0;
+}
+
+/* With an embedding: adds its part of the gradient. slope is that of the first layer's inputs. */
+static int embed_backward(const struct network *network, struct workspace *w, const float *slope,
+			  size_t n, float *grad)
+{
+	const struct embedding *e = &network->embedding;
+	const struct product product = {
+		.a = w->input,
+		.transpose_a = 1,
+		.b = slope,
+		.c = grad,
+		.add = 1,
+		.rows = e->symbols,
+		.columns = e->width,
+		.inner = n * e->context,
+	};
+
+	return e->width ? w->compute.ops->product(w->compute.state, &product) : 0;
+}
+
+/* Computes all layers for n rows of inputs, which are in w->input. */
 static int forward(const struct network *network, struct workspace *w, const float *params,
 		   size_t n)
 {
 	const struct compute *c = &w->compute;
 
+	if (embed(network, w, params, n))
+		return -1;
 	for (size_t i = 0; i < network->layers; i++) {
 		const struct layer *layer = &network->layer[i];
 		float *z = w->activation[i + 1];
@@ -172,12 +228,13 @@ static int backward(const struct network *network, struct workspace *w, const fl
 		if (c->ops->product(c->state, &weights) ||
 		    c->ops->bias_slope(c->state, grad + layer->bias, slope, n, layer->out))
 			return -1;
-		if (i && (c->ops->product(c->state, &inputs) ||
-			  c->ops->relu_slope(c->state, below, w->activation[i], n * layer->in)))
+		if ((i || network->embedding.width) && c->ops->product(c->state, &inputs))
+			return -1;
+		if (i && c->ops->relu_slope(c->state, below, w->activation[i], n * layer->in))
 			return -1;
 		slope = below;
 	}
-	return 0;
+	return embed_backward(network, w, slope, n, grad);
 }
 
 /* Loads the block's rows and computes the outputs, which become scaled slopes. */
@@ -185,7 +242,6 @@ static int score_block(const struct network *network, struct workspace *w, const
 		       const struct dataset *set, const uint32_t *rows, size_t n, float scale)
 {
 	const struct compute *c = &w->compute;
-	const size_t features = network->layer[0].in;
 	const struct loss_call loss = {
 		.kind = network->loss,
 		.z = w->activation[network->layers],
@@ -199,8 +255,8 @@ static int score_block(const struct network *network, struct workspace *w, const
 	data_fill(set, rows, n, w->input_here);
 	for (size_t i = 0; i < n; i++)
 		w->label_here[i] = set->label[rows[i]];
-	return c->ops->put(c->state, w->activation[0], w->input_here,
-			   n * features * sizeof(float)) ||
+	return c->ops->put(c->state, w->input, w->input_here,
+			   n * row_elements(network) * sizeof(float)) ||
 			       c->ops->put(c->state, w->label, w->label_here, n * sizeof(float)) ||
 			       forward(network, w, params, n) || c->ops->loss(c->state, &loss) ?
 		       -1 :

@@ -16,7 +16,8 @@ libtrain_la_SOURCES = base/module.c base/module.h base/nearest.c base/nearest.h 
 	tools/train/loss.h \
 	tools/train/network.c tools/train/network.h \
 	tools/train/options.c tools/train/options.h \
-	tools/train/order.c tools/train/order.h
+	tools/train/order.c tools/train/order.h \
+	tools/train/text.c
 libtrain_la_CPPFLAGS = $(AM_CPPFLAGS) $(BLAS_CFLAGS) $(ZLIB_CFLAGS)
 libtrain_la_LIBADD = $(BLAS_LIBS) $(ZLIB_LIBS) -lm -ldl
 

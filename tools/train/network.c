@@ -9,7 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WIDEST_LAYER = 1 << 20 };
+enum { WIDEST_LAYER = 1 << 20, EMBEDDING_WIDTH = 24, CHAR_HIDDEN = 192 };
+
+/* Small, so that training shapes the embedding early. With variance 1 the losses are higher. */
+#define EMBEDDING_BOUND 0.35f
 
 /* H1,H2,... */
 static int parse_hidden(struct network *network, const char *list, const char *text,
@@ -42,6 +45,11 @@ static int parse_hidden(struct network *network, const char *list, const char *t
 				MOST_LAYERS - 1);
 }
 
+const char *model_text(const char *model)
+{
+	return !strncmp(model, "char:", 5) && model[5] ? model + 5 : NULL;
+}
+
 int network_parse(struct network *network, const char *text, struct complaint *complaint)
 {
 	static const struct {
@@ -63,47 +71,67 @@ int network_parse(struct network *network, const char *text, struct complaint *c
 		network->layers = 1;
 		return 0;
 	}
-	if (strncmp(text, "mlp:", 4))
-		return complain(
-			complaint,
-			"--model takes softmax, logreg, linreg or mlp:H1,H2,..., not \"%s\"", text);
-	network->task = TASK_CLASSES;
 	network->loss = LOSS_CROSS_ENTROPY;
+	if (model_text(text)) {
+		network->task = TASK_TEXT;
+		network->embedding = (struct embedding){ .context = TEXT_CONTEXT,
+							 .width = EMBEDDING_WIDTH };
+		network->layers = 2;
+		network->hidden[0] = CHAR_HIDDEN;
+		return 0;
+	}
+	if (strncmp(text, "mlp:", 4))
+		return complain(complaint,
+				"--model takes softmax, logreg, linreg, mlp:H1,H2,... or "
+				"char:FILE, not \"%s\"",
+				text);
+	network->task = TASK_CLASSES;
 	return parse_hidden(network, text + 4, text, complaint);
+}
+
+static void name_tensor(struct network *network, const char *prefix, const char *name, size_t count)
+{
+	char *text = network->name[network->tensors];
+
+	snprintf(text, TENSOR_NAME_BYTES, "%s%s", prefix, name);
+	network->tensor[network->tensors++] = (sluice_tensor){ text, count };
 }
 
 /* Names the tensors weight and bias, or with hidden layers fc1.weight, fc1.bias, fc2.weight, ... */
 static void name_tensors(struct network *network)
 {
+	const struct embedding *e = &network->embedding;
+
+	network->tensors = 0;
+	if (e->width)
+		name_tensor(network, "embedding.", "weight", e->symbols * e->width);
 	for (size_t i = 0; i < network->layers; i++) {
+		const struct layer *layer = &network->layer[i];
 		char prefix[8] = "";
 
 		if (network->layers > 1)
 			snprintf(prefix, sizeof(prefix), "fc%u.", (unsigned)i + 1);
-		snprintf(network->name[2 * i], TENSOR_NAME_BYTES, "%sweight", prefix);
-		snprintf(network->name[2 * i + 1], TENSOR_NAME_BYTES, "%sbias", prefix);
-		network->tensor[2 * i] = (sluice_tensor){
-			network->name[2 * i], network->layer[i].in * network->layer[i].out
-		};
-		network->tensor[2 * i + 1] = (sluice_tensor){ network->name[2 * i + 1],
-							      network->layer[i].out };
+		name_tensor(network, prefix, "weight", layer->in * layer->out);
+		name_tensor(network, prefix, "bias", layer->out);
 	}
 }
 
 int network_shape(struct network *network, size_t features, size_t classes,
 		  struct complaint *complaint)
 {
-	size_t in = features;
+	struct embedding *e = &network->embedding;
+	size_t in = e->width ? e->context * e->width : features;
 
-	network->count = 0;
+	e->symbols = e->width ? classes : 0;
+	network->count = e->symbols * e->width;
 	for (size_t i = 0; i < network->layers; i++) {
 		struct layer *layer = &network->layer[i];
 		int last = i + 1 == network->layers;
 
 		layer->in = in;
-		layer->out = !last                         ? network->hidden[i] :
-			     network->task == TASK_CLASSES ? classes :
-							     1;
+		layer->out = !last                               ? network->hidden[i] :
+			     network->loss == LOSS_CROSS_ENTROPY ? classes :
+								   1;
 		layer->weight = network->count;
 		layer->bias = layer->weight + layer->in * layer->out;
 		network->count = layer->bias + layer->out;
@@ -125,6 +153,8 @@ void network_init(const struct network *network, uint64_t seed, float *params)
 	memset(params, 0, network->count * sizeof(*params));
 	if (network->layers == 1)
 		return;
+	for (size_t j = 0; j < network->embedding.symbols * network->embedding.width; j++)
+		params[j] = EMBEDDING_BOUND * random_signed(seed, RANDOM_PARAMETERS, 0, j);
 	for (size_t i = 0; i < network->layers; i++) {
 		const struct layer *layer = &network->layer[i];
 		int last = i + 1 == network->layers;

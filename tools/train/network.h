@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The models of sluice-train. All four are fully connected layers with ReLU between them and a loss
- * at the end; softmax, logreg and linreg have no hidden layers. Parameters are one flat vector, as
- * Sluice needs them: per layer the weights (out x in, row-major), then the biases. */
+ * The models of sluice-train. All are fully connected layers with ReLU between them and a loss at
+ * the end; softmax, logreg and linreg have no hidden layers. char has an embedding before the first
+ * layer: one matrix that is applied to each symbol of the context. Parameters are one flat vector,
+ * as Sluice needs them: the embedding (symbols x width, row-major), and per layer the weights
+ * (out x in, row-major), then the biases. */
 #ifndef TRAIN_NETWORK_H
 #define TRAIN_NETWORK_H
 #include "sluice.h"
@@ -15,16 +17,24 @@ struct layer {
 	size_t weight, bias; /* index of the first element in the flat vector */
 };
 
+/* The embedding of a text's symbols. Its input has one 1 among the `symbols` columns of each place
+ * in the context, so it is a product too. */
+struct embedding {
+	size_t context, symbols, width; /* width 0: the model has no embedding */
+};
+
 struct network {
 	enum task task;
 	enum loss_kind loss;
+	struct embedding embedding;
 	size_t layers;
 	struct layer layer[MOST_LAYERS];
 	size_t hidden[MOST_LAYERS]; /* requested widths, layers - 1 of them */
 	size_t count;               /* parameters */
-	char name[2 * MOST_LAYERS][TENSOR_NAME_BYTES];
-	sluice_tensor tensor[2 * MOST_LAYERS]; /* points to name, so a network must not be moved
-						  in memory */
+	size_t tensors;
+	char name[2 * MOST_LAYERS + 1][TENSOR_NAME_BYTES];
+	sluice_tensor tensor[2 * MOST_LAYERS + 1]; /* points to name, so a network must not be
+						      moved in memory */
 };
 
 /* The result of a pass over rows. All members are sums, so that workers can add theirs. */
@@ -34,16 +44,19 @@ struct score {
 	double rows;
 };
 
+/* Returns FILE of the model char:FILE, or NULL for another model. */
+const char *model_text(const char *model);
+
 /* Reads --model, and derives task, loss and hidden layers. Called before the data is loaded. */
 int network_parse(struct network *network, const char *text, struct complaint *complaint);
 
-/* Computes the layout of the layers for these numbers of features and classes. Called after the
- * data is loaded. */
+/* Computes the layout of the layers for these numbers of features and classes. The classes of a
+ * text are its symbols. Called after the data is loaded. */
 int network_shape(struct network *network, size_t features, size_t classes,
 		  struct complaint *complaint);
 
-/* Sets initial parameters: uniform by He (hidden layers) and Glorot (last layer). Biases are zero,
- * and so are models without hidden layers, which are convex. */
+/* Sets initial parameters: uniform by He (hidden layers) and Glorot (last layer), and small in an
+ * embedding. Biases are zero, and so are models without hidden layers, which are convex. */
 void network_init(const struct network *network, uint64_t seed, float *params);
 
 /* Memory for passes over up to `batch` rows at a time (fewer if rows are wide), allocated by

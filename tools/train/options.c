@@ -2,6 +2,7 @@
  * The command line of sluice-train. One table drives getopt_long; main.c calls options_parse()
  * before anything else. */
 #include "tools/train/options.h"
+#include "tools/train/network.h"
 #include "tools/refused_option.h"
 #include "recipe/methods.h"
 #include "sluice.h"
@@ -56,6 +57,9 @@ enum option_key {
 	OPTION_VERSION
 };
 
+/* Its address shows that --data was not given. */
+static const char default_data[] = DEFAULT_DATA;
+
 static const struct option option_table[] = {
 	{ "data", required_argument, NULL, OPTION_DATA },
 	{ "test", required_argument, NULL, OPTION_TEST },
@@ -107,8 +111,9 @@ void options_print_help(void)
 	      "                      a LIBSVM text file[.gz]; default " DEFAULT_DATA "\n"
 	      "  --test PATH         directory of IDX files, or LIBSVM file, to measure accuracy "
 	      "on\n"
-	      "  --model NAME        softmax, logreg, linreg or mlp:H1,H2,...; default "
-	      "mlp:256,128\n"
+	      "  --model NAME        softmax, logreg, linreg, mlp:H1,H2,... or char:FILE, which "
+	      "predicts the next\n"
+	      "                      character of this text[.gz]; default mlp:256,128\n"
 	      "  --device NAME       cpu, or cuda: vectors in GPU memory, products by cuBLAS; "
 	      "default cpu\n"
 	      "  --limit N           use the first N training samples only\n"
@@ -383,6 +388,20 @@ static int check_together(const struct options *o, struct complaint *complaint)
 	return 0;
 }
 
+/* The text of --model char:FILE is the data, and a part of it the test set. */
+static int take_text(struct options *o, struct complaint *complaint)
+{
+	const char *text = model_text(o->model);
+
+	if (!text)
+		return 0;
+	if (o->data != default_data || o->test)
+		return complain(complaint, "--model %.200s names its data: leave out --%s",
+				o->model, o->test ? "test" : "data");
+	o->data = text;
+	return 0;
+}
+
 int options_parse(int argc, char **argv, struct options *options, enum options_action *action,
 		  struct complaint *complaint)
 {
@@ -392,7 +411,7 @@ int options_parse(int argc, char **argv, struct options *options, enum options_a
 
 	*action = OPTIONS_TRAIN;
 	*options = (struct options){
-		.data = DEFAULT_DATA,
+		.data = default_data,
 		.model = "mlp:256,128",
 		.device = "cpu",
 		.recipe = from_environment && *from_environment ? NULL : SPARSE_RECIPE,
@@ -424,5 +443,5 @@ int options_parse(int argc, char **argv, struct options *options, enum options_a
 	if (optind < argc)
 		return complain(complaint, "\"%s\" is not an option; data is named by --data PATH",
 				argv[optind]);
-	return check_together(options, complaint);
+	return check_together(options, complaint) || take_text(options, complaint) ? -1 : 0;
 }

@@ -127,7 +127,7 @@ static sluice_model_attr attributes(const struct training *t)
 		.size = sizeof(sluice_model_attr),
 		.count = t->network.count,
 		.tensors = t->network.tensor,
-		.n_tensors = 2 * t->network.layers,
+		.n_tensors = t->network.tensors,
 		.recipe = t->options.recipe,
 		.shards = t->options.shards,
 		.lr = t->options.lr,

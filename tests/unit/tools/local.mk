@@ -16,6 +16,7 @@ check_PROGRAMS += \
 	tests/unit/test_libsvm \
 	tests/unit/test_models \
 	tests/unit/test_report \
+	tests/unit/test_text \
 	tests/unit/test_train_cuda \
 	tests/unit/test_train_options
 # The collectives are the test's own.
@@ -32,6 +33,8 @@ tests_unit_test_models_LDADD = libtrain.la $(cases) -lm
 tests_unit_test_report_SOURCES = tests/unit/tools/test_report.c \
 	tools/train/metrics.c tools/train/metrics.h tools/train/report.c tools/train/report.h
 tests_unit_test_report_LDADD = libtrain.la $(LDADD)
+tests_unit_test_text_SOURCES = tests/unit/tools/test_text.c tests/unit/tools/train_files.h
+tests_unit_test_text_LDADD = libtrain.la $(cases)
 tests_unit_test_train_cuda_SOURCES = tests/unit/tools/test_train_cuda.c tests/unit/random.h
 tests_unit_test_train_cuda_CPPFLAGS = $(AM_CPPFLAGS) \
 	-DEMULATED_TRAIN_MODULE=\"$(abs_top_builddir)/.libs/libsluice_train_emulated.so\"

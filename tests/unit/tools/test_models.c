@@ -11,6 +11,23 @@
 
 enum { ROWS = 9, FEATURES = 6, CLASSES = 4, WIDE = 600000 };
 
+/* Makes a text of random symbols, so that a symbol has several places in a context. */
+static void make_text(struct dataset *set)
+{
+	const size_t n = ROWS + TEXT_CONTEXT;
+
+	*set = (struct dataset){ .rows = ROWS,
+				 .places = ROWS,
+				 .features = TEXT_CONTEXT * CLASSES,
+				 .classes = CLASSES,
+				 .text = malloc(n),
+				 .label = calloc(ROWS, sizeof(*set->label)) };
+	for (size_t i = 0; i < n; i++)
+		set->text[i] = (uint8_t)(random_bits(3, RANDOM_PARAMETERS, 1, i) % CLASSES);
+	for (size_t i = 0; i < ROWS; i++)
+		set->label[i] = set->text[i + TEXT_CONTEXT - 1];
+}
+
 /* Makes sparse rows with random values and labels that are valid for the task. */
 static void make_rows(struct dataset *set, enum task task, size_t features)
 {
@@ -46,7 +63,10 @@ static void make_fixture(struct fixture *f, const char *model, size_t features)
 	struct complaint complaint;
 
 	assert_int_equal(network_parse(&f->network, model, &complaint), 0);
-	make_rows(&f->set, f->network.task, features);
+	if (f->network.task == TASK_TEXT)
+		make_text(&f->set);
+	else
+		make_rows(&f->set, f->network.task, features);
 	assert_int_equal(network_shape(&f->network, features, CLASSES, &complaint), 0);
 	f->workspace = workspace_new(&f->network, ROWS, &cpu);
 	f->params = calloc(f->network.count, sizeof(float));
@@ -76,11 +96,27 @@ static double mean_loss(struct fixture *f, float *scratch)
 	return score.loss / ROWS;
 }
 
-/* Checks every coordinate. The step is large enough for float32 sums, and the loss is smooth enough
- * for the step. */
+/* The step must be large enough for float32 sums, and small enough for the loss to be smooth. */
+static void check_coordinate(struct fixture *f, const char *model, size_t i, float step,
+			     float *scratch)
+{
+	const float kept = f->params[i];
+	double above, below, slope;
+
+	f->params[i] = kept + step;
+	above = mean_loss(f, scratch);
+	f->params[i] = kept - step;
+	below = mean_loss(f, scratch);
+	slope = (above - below) / ((double)(kept + step) - (double)(kept - step));
+	f->params[i] = kept;
+	if (fabs(slope - f->grad[i]) > 1e-3 + 0.01 * fabs(slope))
+		fail_msg("%s, parameter %zu: gradient %g, finite difference %g", model, i,
+			 (double)f->grad[i], slope);
+}
+
+/* Checks every coordinate. */
 static void check_gradient(const char *model)
 {
-	const float step = 2e-3f;
 	struct fixture f;
 	struct score score;
 	float *scratch;
@@ -90,19 +126,8 @@ static void check_gradient(const char *model)
 	scratch = calloc(f.network.count, sizeof(*scratch));
 	network_gradient(&f.network, f.workspace, f.params, &f.set, f.rows, ROWS, f.grad, &score);
 	for (size_t i = 0; i < f.network.count; i++) {
-		float kept = f.params[i];
-		double above, below, slope;
-
-		f.params[i] = kept + step;
-		above = mean_loss(&f, scratch);
-		f.params[i] = kept - step;
-		below = mean_loss(&f, scratch);
-		slope = (above - below) / ((double)(kept + step) - (double)(kept - step));
-		f.params[i] = kept;
+		check_coordinate(&f, model, i, 2e-3f, scratch);
 		moving += fabsf(f.grad[i]) > 0.01f;
-		if (fabs(slope - f.grad[i]) > 1e-3 + 0.01 * fabs(slope))
-			fail_msg("%s, parameter %zu: gradient %g, finite difference %g", model, i,
-				 (double)f.grad[i], slope);
 	}
 	assert_true(moving > f.network.count / 4);
 	free(scratch);
@@ -128,6 +153,30 @@ TEST(gradient__mlp_agrees_with_finite_differences)
 {
 	check_gradient("mlp:8");
 	check_gradient("mlp:9,7,5");
+}
+
+/* Each place of the context adds to the gradient of its symbol. Checks the embedding and one in 211
+ * of the other parameters. The step is small because there are many ReLUs. */
+TEST(gradient__char_agrees_with_finite_differences)
+{
+	struct fixture f;
+	struct score score;
+	float *scratch;
+	size_t embedding, moving = 0;
+
+	make_fixture(&f, "char:text", 0);
+	network_init(&f.network, 1, f.params);
+	embedding = f.network.layer[0].weight;
+	assert_int_equal(embedding, CLASSES * 24);
+	scratch = calloc(f.network.count, sizeof(*scratch));
+	network_gradient(&f.network, f.workspace, f.params, &f.set, f.rows, ROWS, f.grad, &score);
+	for (size_t i = 0; i < f.network.count; i += i < embedding ? 1 : 211) {
+		check_coordinate(&f, "char", i, 5e-4f, scratch);
+		moving += i < embedding && fabsf(f.grad[i]) > 0.01f;
+	}
+	assert_true(moving > embedding / 4);
+	free(scratch);
+	free_fixture(&f);
 }
 
 /* The rows are so wide that a batch takes two blocks. The sum over blocks must be the gradient of
@@ -280,13 +329,38 @@ TEST(shape__tensors_are_named_and_add_up)
 	assert_int_equal(network.count, 7850);
 }
 
+TEST(shape__char_begins_with_the_embedding)
+{
+	struct network network;
+	struct complaint complaint;
+
+	assert_int_equal(network_parse(&network, "char:a.txt", &complaint), 0);
+	assert_string_equal(model_text("char:a.txt"), "a.txt");
+	assert_int_equal(network_shape(&network, 65 * TEXT_CONTEXT, 65, &complaint), 0);
+	assert_int_equal(network.count, 88025);
+	assert_int_equal(network.tensors, 5);
+	assert_string_equal(network.tensor[0].name, "embedding.weight");
+	assert_int_equal(network.tensor[0].count, 65 * 24);
+	assert_string_equal(network.tensor[1].name, "fc1.weight");
+	assert_int_equal(network.layer[0].weight, 65 * 24);
+}
+
 TEST(parse__bad_models_are_refused)
 {
-	static const char *const bad[] = {
-		"",       "soft",   "mlp",          "mlp:",
-		"mlp:0",  "mlp:3,", "mlp:,3",       "mlp:3 ,4",
-		"mlp:-3", "mlp:3x", "mlp:99999999", "mlp:1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1"
-	};
+	static const char *const bad[] = { "",
+					   "soft",
+					   "mlp",
+					   "mlp:",
+					   "char",
+					   "char:",
+					   "mlp:0",
+					   "mlp:3,",
+					   "mlp:,3",
+					   "mlp:3 ,4",
+					   "mlp:-3",
+					   "mlp:3x",
+					   "mlp:99999999",
+					   "mlp:1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1" };
 	struct network network;
 	struct complaint complaint;
 

@@ -77,6 +77,15 @@ TEST(parse__inner__is_one_of_two_and_adamw_goes_with_the_cpu_and_without_checkpo
 	assert_int_equal(parse("--inner=sgd", "--checkpoint=dir", "--device=cuda"), 0);
 }
 
+TEST(parse__char__names_the_data)
+{
+	assert_int_equal(parse("--model=char:a.txt.gz", NULL, NULL), 0);
+	assert_string_equal(options.data, "a.txt.gz");
+	refuse("--model=char:a", "--data=b", "--model char:a names its data: leave out --data");
+	refuse("--model=char:a", "--test=b", "leave out --test");
+	refuse("--data=" DEFAULT_DATA, "--model=char:a", "leave out --data");
+}
+
 TEST(parse__accumulate__goes_with_the_cpu_only)
 {
 	assert_int_equal(parse("--quiet", NULL, NULL), 0);
