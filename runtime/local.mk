@@ -107,6 +107,7 @@ library_sources += \
 	runtime/shard/gather.c runtime/shard/gather.h \
 	runtime/shard/inbox.c runtime/shard/inbox.h \
 	runtime/shard/lazy_sum.c runtime/shard/lazy_sum.h \
+	runtime/shard/median.c runtime/shard/median.h \
 	runtime/shard/publish.c runtime/shard/publish.h \
 	runtime/shard/reduce.c runtime/shard/reduce.h \
 	runtime/shard/shard.c runtime/shard/shard.h \

@@ -277,8 +277,13 @@ static int check_memory(const sluice_model *model, uint64_t need)
 }
 
 /* One worker may compute a gradient while the gradients of all others are counted. */
-static int check_staleness(const struct recipe *recipe, const struct model_of *of)
+static int check_workers(const struct recipe *recipe, const struct model_of *of)
 {
+	if (recipe->clip_median && of->workers < 2)
+		return fail(SLUICE_EINVAL,
+			    "%s: clip=median compares the pushes of several workers, but this job "
+			    "has %d: write clip=none, or start more workers",
+			    of->function, of->workers);
 	if (recipe->when != WHEN_ASYNC || recipe->async.staleness + 1 >= (uint32_t)of->workers)
 		return 0;
 	return fail(SLUICE_EINVAL,
@@ -293,7 +298,7 @@ int model_shape(const sluice_model_attr *attr, const struct model_of *of, struct
 	int rc = recipe_parse(of->text, recipe);
 
 	if (!rc)
-		rc = check_staleness(recipe, of);
+		rc = check_workers(recipe, of);
 	if (!rc)
 		rc = check_exclusions(attr, recipe, of);
 	if (!rc)

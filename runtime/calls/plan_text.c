@@ -65,7 +65,9 @@ static const struct stage push_stages[] = {
 };
 static const struct stage publication_stages[] = {
 	{ "when", "take the message of one worker", TRAIT(ASYNC), 0 },
+	{ "clip", "scale each message down to the median norm", TRAIT(MEDIAN), 0 },
 	{ "when", "add up the messages of all workers in rank order", 0, TRAIT(ASYNC) },
+	{ "reduce", "divide each coordinate by the number of its senders", TRAIT(SENDERS), 0 },
 	{ "signal", "add the stored uploads of each worker", TRAIT(INNOVATION), 0 },
 	{ "decay", "add this multiple of the parameters", TRAIT(DECAY), 0 },
 	{ "update", "make the change of the parameters", 0, 0 },

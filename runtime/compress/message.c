@@ -42,7 +42,7 @@ static void header_put(const struct message *m, uint32_t payload_crc, uint8_t *h
 	put_le64(h + 40, m->have_version);
 	put_le32(h + 48, m->span);
 	put_le32(h + 52, m->count);
-	put_le32(h + 56, m->divisor);
+	put_le32(h + 56, m->kind == MESSAGE_PUSH ? float_bits(m->norm) : m->divisor);
 	put_le32(h + 60, float_bits(m->scale));
 	put_le32(h + 64, float_bits(m->lr));
 	put_le16(h + 68, m->part);
@@ -76,7 +76,8 @@ static void header_get(const uint8_t *h, struct message *m)
 	m->have_version = get_le64(h + 40);
 	m->span = get_le32(h + 48);
 	m->count = get_le32(h + 52);
-	m->divisor = get_le32(h + 56);
+	m->divisor = m->kind == MESSAGE_PUSH ? 0 : get_le32(h + 56);
+	m->norm = m->kind == MESSAGE_PUSH ? bits_float(get_le32(h + 56)) : 0;
 	m->scale = bits_float(get_le32(h + 60));
 	m->lr = bits_float(get_le32(h + 64));
 	m->part = get_le16(h + 68);
@@ -320,6 +321,8 @@ static int header_check(const uint8_t *h, const struct message *m, const char **
 	if (!(m->lr >= 0 && m->lr <= FLT_MAX))
 		return refuse_message(why, "learning rate %g is not a finite number >= 0",
 				      (double)m->lr);
+	if (!(m->norm >= 0 && m->norm <= FLT_MAX))
+		return refuse_message(why, "norm %g is not a finite number >= 0", (double)m->norm);
 	if (m->part >= m->parts)
 		return refuse_message(why, "part %u of %u parts", m->part, m->parts);
 	return 0;

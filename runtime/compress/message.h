@@ -5,7 +5,8 @@
  *   offset size field            offset size field
  *        0    4 magic "SLC1"         48    4 span      elements of the shard
  *        4    2 wire version         52    4 count     coordinates that follow
- *        6    1 kind                 56    4 divisor   messages reduced (delta), else 0
+ *        6    1 kind                 56    4 divisor   messages reduced (delta), f32 bits of
+ *                                                      the norm (push), else 0
  *        7    1 coding               60    4 scale     f32 bits, finite, >= 0
  *        8    1 value type           64    4 lr        f32 bits
  *        9    1 raised flags         68    2 part      index of this part
@@ -48,8 +49,8 @@
  * not decode to zero.
  *
  * Receivers refuse a message unless padding is zero, widths are the smallest that hold their
- * block's gaps, scale is as listed (a power of two for f16, else 1), part < parts, and lr is finite
- * and not negative. */
+ * block's gaps, scale is as listed (a power of two for f16, else 1), part < parts, and lr and the
+ * norm are finite and not negative. */
 #ifndef COMPRESS_MESSAGE_H
 #define COMPRESS_MESSAGE_H
 #include "base/wire_version.h"
@@ -100,6 +101,9 @@ struct message {
 	uint64_t step;         /* push: the worker's step; delta: same as version */
 	uint64_t have_version; /* push: version the worker holds; delta: version it applies to */
 	uint32_t span, count, divisor;
+	/* push with clip=median: the 2-norm of the values that the worker has selected for all
+	 * shards, before they are encoded; else 0. */
+	float norm;
 	/* svrg: the number of anchors before the anchor to which this message belongs; innovation:
 	 * the count of uploads (model.h); else 0. */
 	uint32_t anchor;

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "compress/sparse.h"
 #include "sluice.h"
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -243,6 +244,36 @@ void pick_put_back(struct pick *p)
 	if (p->from == PICK_TAKEN)
 		sparse_set(p->vector, p->index, p->value, (uint32_t)p->n);
 	p->from = PICK_FROM_VECTOR;
+}
+
+static float norm_of(double squares)
+{
+	const double norm = sqrt(squares);
+
+	return !isfinite(norm) ? 0 : norm > (double)FLT_MAX ? FLT_MAX : (float)norm;
+}
+
+float values_norm(const float *value, size_t n)
+{
+	double squares = 0;
+
+	for (size_t i = 0; i < n; i++)
+		squares += (double)value[i] * (double)value[i];
+	return norm_of(squares);
+}
+
+float pick_norm(const struct pick *p)
+{
+	double squares = 0;
+
+	if (p->from != PICK_FROM_VECTOR)
+		return values_norm(p->value, p->n);
+	for (size_t i = 0; i < p->n; i++) {
+		const double x = (double)p->vector[p->index[i]];
+
+		squares += x * x;
+	}
+	return norm_of(squares);
 }
 
 int pick_finite(const struct pick *p)

@@ -128,6 +128,11 @@ struct pick pick_none(float *vector);
 struct pick pick_part(const struct pick *p, uint64_t end, size_t *from);
 /* Writes the values that a selection removed from the vector (PICK_TAKEN) back to it. */
 void pick_put_back(struct pick *p);
+/* Returns the 2-norm of the picked values: the square root of the sum of their squares, which are
+ * added in order, in double precision. It is at most the largest float, and 0 if a value is not
+ * finite. values_norm() does the same with n values. */
+float pick_norm(const struct pick *p);
+float values_norm(const float *value, size_t n);
 /* For a pick by magnitude: returns 1 if the vector had only finite values. */
 int pick_finite(const struct pick *p);
 /* Returns the support that a seeded selector draws in this step. */

@@ -38,6 +38,8 @@ const char *const plan_trait_names[TRAITS] = {
 	[TRAIT_DRIFT] = "signal=drift",
 	[TRAIT_NOISE] = "noise",
 	[TRAIT_CLIP] = "clip=",
+	[TRAIT_MEDIAN] = "clip=median",
+	[TRAIT_SENDERS] = "reduce=senders",
 	[TRAIT_SKIP] = "nonfinite=skip",
 	[TRAIT_ZERO] = "nonfinite=zero",
 	[TRAIT_SKIP_ALL] = "nonfinite=skip-all",
@@ -91,6 +93,8 @@ static const char over_the_whole[] = "signal=innovation, when= other than always
 				     "update=average decide over the whole vector";
 static const char agreed[] = "a step has several exchanges, of an agreed support";
 static const char histograms[] = "messages of global carry histograms";
+static const char median[] = "clip=median compares the norms of all pushes first";
+static const char senders[] = "with reduce=senders each coordinate has its own divisor";
 static const char measured[] = "SLUICE_MEASURE compares the residual before and after each step";
 static const char asynchronous[] = "when=async exchanges with one worker at a time";
 static const char pushes_parameters[] = "update=average pushes parameters";
@@ -168,6 +172,11 @@ const char *const plan_refusals[TRAITS][PATHS] = {
 			  [PATH_ACCUMULATOR] = "noise= is added to each gradient" },
 	[TRAIT_CLIP] = { [PATH_DENSE_PUSH] = "clip= reads the whole gradient for its norm first",
 			 [PATH_ACCUMULATOR] = "clip= needs the norm of each gradient" },
+	[TRAIT_MEDIAN] = { [PATH_DENSE_PUSH] = median,
+			   [PATH_DENSE_SUM] = median,
+			   [PATH_DEVICE] = median,
+			   [PATH_DEVICE_SHARDS] = median },
+	[TRAIT_SENDERS] = { [PATH_DENSE_SUM] = senders, [PATH_DEVICE_SHARDS] = senders },
 	[TRAIT_SKIP] = { [PATH_DENSE_PUSH] = "nonfinite=skip reads the whole gradient first",
 			 [PATH_ACCUMULATOR] = left_out },
 	[TRAIT_ZERO] = { [PATH_FOLD] = "nonfinite=zero changes the gradient before it is added",
@@ -378,6 +387,8 @@ void plan_make(struct path_plan *plan, const struct recipe *recipe, enum value_t
 	} plain[] = {
 		{ recipe->noise > 0, TRAIT(NOISE) },
 		{ recipe->clip > 0, TRAIT(CLIP) },
+		{ recipe->clip_median, TRAIT(MEDIAN) },
+		{ recipe->reduce == REDUCE_SENDERS, TRAIT(SENDERS) },
 		{ recipe->nonfinite == NONFINITE_SKIP, TRAIT(SKIP) },
 		{ recipe->nonfinite == NONFINITE_ZERO, TRAIT(ZERO) },
 		{ recipe->nonfinite == NONFINITE_SKIP_ALL, TRAIT(SKIP_ALL) },

@@ -51,6 +51,8 @@ enum trait {
 	TRAIT_DRIFT,
 	TRAIT_NOISE,
 	TRAIT_CLIP,
+	TRAIT_MEDIAN,
+	TRAIT_SENDERS,
 	TRAIT_SKIP, /* nonfinite= */
 	TRAIT_ZERO,
 	TRAIT_SKIP_ALL,
@@ -100,7 +102,7 @@ extern const char *const plan_path_names[PATHS], *const plan_trait_names[TRAITS]
 
 /* With these traits, ranges of a gradient are collected in a copy, which is pushed with the last
  * range. */
-#define TRAITS_OF_WHOLE_GRADIENTS (TRAIT(CLIP) | TRAIT(SKIP) | TRAIT(SKIP_ALL))
+#define TRAITS_OF_WHOLE_GRADIENTS (TRAIT(CLIP) | TRAIT(MEDIAN) | TRAIT(SKIP) | TRAIT(SKIP_ALL))
 
 struct path_plan {
 	uint64_t traits;          /* traits of every step */

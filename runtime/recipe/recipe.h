@@ -38,7 +38,8 @@
  *               sent in 8 bits in these steps
  *   dense=      PATTERN[,PATTERN...] | none: fnmatch on tensor names of tensors that are sent
  *               whole, default "*bias*"
- *   clip=       C | none: global norm of the local gradient, C > 0
+ *   clip=       C | none: global norm of the local gradient, C > 0; or median, see median.h
+ *   reduce=     mean (default) | senders
  *   decay=      L >= 0: the shard adds L * x
  *   nonfinite=  abort (default) | skip | zero | skip-all
  *   auto        a word alone, in place of up= and down=
@@ -79,6 +80,7 @@ enum nonfinite_policy { NONFINITE_ABORT, NONFINITE_SKIP, NONFINITE_ZERO, NONFINI
 enum { LAZY_WINDOW_MAX = 100 }; /* number of model changes that when=lazy looks back on */
 enum coding_choice { CODING_FAST, CODING_SMALL };
 enum guard_kind { GUARD_WARN, GUARD_RAISE, GUARD_NONE };
+enum reduce_kind { REDUCE_MEAN, REDUCE_SENDERS };
 enum warmup_unit { WARMUP_STEPS, WARMUP_EPOCHS };
 
 struct direction {
@@ -155,6 +157,9 @@ struct recipe {
 	struct warmup_words warmup;
 	char dense[256]; /* comma list of patterns, "" for none */
 	float clip;      /* 0: none */
+	int clip_median; /* pushes are scaled down to the median norm of all workers' pushes */
+	enum reduce_kind reduce; /* senders: a coordinate's sum is divided by the number of its
+				    nonzero values */
 	float decay;
 	enum nonfinite_policy nonfinite;
 	enum coding_choice coding;

@@ -47,6 +47,8 @@ __extension__ typedef unsigned __int128 fact_set;
 	FACT(MASK, r->mask)                                                                        \
 	FACT(NOISE, r->noise > 0)                                                                  \
 	FACT(CLIP, r->clip > 0)                                                                    \
+	FACT(MEDIAN, r->clip_median)                                                               \
+	FACT(SENDERS, r->reduce == REDUCE_SENDERS)                                                 \
 	FACT(DECAY, r->decay > 0)                                                                  \
 	FACT(SHARD_DECAY, r->decay > 0 && r->update != UPDATE_NONE)                                \
 	FACT(RAISE, r->guard == GUARD_RAISE)                                                       \
@@ -252,9 +254,9 @@ static const struct exclusion exclusions[] = {
 	  "write up=all down=all, or up=block(DENSITY) down=block(DENSITY) with one density" },
 	{ UPDATE(AVERAGE),
 	  (MEMORIES & ~MEMORY(NONE)) | (SIGNALS & ~SIGNAL(GRADIENT)) | LAZY | HAS(NOISE) |
-		  HAS(DECAY) | HAS(CLIP),
+		  HAS(DECAY) | HAS(CLIP) | HAS(MEDIAN) | HAS(SENDERS),
 	  "update=average averages parameters, not gradients: write it with memory=none, and "
-	  "without signal=, decay=, clip= and when=lazy" },
+	  "without signal=, decay=, clip=, reduce= and when=lazy" },
 	{ UPDATE(AVERAGE), NONFINITES & ~NONFINITE(ABORT),
 	  "update=average with {nonfinite} would count parameters that are left out as zeros: "
 	  "write nonfinite=abort" },
@@ -358,6 +360,18 @@ static const struct exclusion exclusions[] = {
 	{ HAS(LOCAL), HAS(UP_LEADER) | HAS(UP_SKETCH) | HAS(AUTO),
 	  "\"{when}\" with {up}: write up=all or up=topk(DENSITY)" },
 
+	{ HAS(MEDIAN) | HAS(SENDERS), WHEN(ASYNC) | LAZY,
+	  "clip=median and reduce=senders with \"{when}\": they compare the pushes of all workers "
+	  "in one exchange; write when=always or every(STEPS)" },
+	{ HAS(MEDIAN) | HAS(SENDERS), SIGNAL(INNOVATION),
+	  "clip=median and reduce=senders with \"{signal}\": the shards add each difference to "
+	  "the sum of earlier ones, in which no value may be scaled; write signal=gradient" },
+	{ HAS(MEDIAN) | HAS(SENDERS), HAS(UP_LEADER) | HAS(UP_SKETCH),
+	  "clip=median and reduce=senders with \"{up}\": there the workers agree on the "
+	  "coordinates before they send values; write up=topk(DENSITY)" },
+	{ HAS(SENDERS), HAS(UP_UNBIASED),
+	  "\"{reduce}\" with \"{up}\", which scales up the values it sends so that their mean over "
+	  "all workers is right: write reduce=mean, or up=topk(DENSITY)" },
 	{ HAS(UP_UNBIASED), MEMORIES & ~MEMORY(NONE), COUNTS_TWICE("up") },
 	{ HAS(UP_SKETCH), HAS(UP_NARROW) | HAS(DOWN_NARROW),
 	  "\"{up}\" with values narrower than f32 would lose rounding errors, because the workers "

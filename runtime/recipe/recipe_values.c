@@ -543,10 +543,12 @@ static int read_dense(const struct word *w, struct draft *d)
 static int read_clip(const struct word *w, struct draft *d)
 {
 	static const char rule[] = "clip= takes the largest 2-norm of a local gradient, above 0, "
-				   "or none for no clipping";
+				   "or none for no clipping, or median for the median norm of all "
+				   "pushes";
 	float clip;
 
-	if (strcmp(w->value, "none") == 0)
+	d->recipe.clip_median = strcmp(w->value, "median") == 0;
+	if (d->recipe.clip_median || strcmp(w->value, "none") == 0)
 		return SLUICE_OK;
 
 	int rc = read_float(w, w->value, rule, &clip);
@@ -672,6 +674,10 @@ int read_value(enum axis_id id, struct word *w, struct draft *d)
 	case AXIS_CODING:
 		rc = read_choice(w, &chosen);
 		d->recipe.coding = (enum coding_choice)chosen;
+		return rc;
+	case AXIS_REDUCE:
+		rc = read_choice(w, &chosen);
+		d->recipe.reduce = (enum reduce_kind)chosen;
 		return rc;
 	case AXIS_RESET: return read_reset(w, d);
 	case AXIS_SEED: return read_seed(w, d);

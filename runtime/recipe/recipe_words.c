@@ -38,6 +38,8 @@ static const char *const when_words[] = { "always", "every",     "lazy", "lazy-s
 static const char *const none_word[] = { "none" };
 static const char *const nonfinite_words[] = { "abort", "skip", "zero", "skip-all" };
 static const char *const guard_words[] = { "warn", "raise", "none" };
+static const char *const clip_words[] = { "none", "median" };
+static const char *const reduce_words[] = { "mean", "senders" };
 static const char *const coding_words[] = { "fast", "small" };
 const char *const placement_words[2] = { "inside", "outside" };
 
@@ -66,8 +68,10 @@ const struct axis recipe_axes[AXES] = {
 			  NULL, 0 },
 	[AXIS_DENSE] = { "dense", "takes patterns of tensor names such as *bias*,norm?, or none",
 			 none_word, 1 },
-	[AXIS_CLIP] = { "clip", "takes the largest 2-norm of a local gradient, above 0, or none",
-			none_word, 1 },
+	[AXIS_CLIP] = { "clip",
+			"takes the largest 2-norm of a local gradient, above 0, or median or none",
+			clip_words, 2 },
+	[AXIS_REDUCE] = { "reduce", "takes mean or senders", reduce_words, 2 },
 	[AXIS_DECAY] = { "decay", "takes the factor of the weight decay, 0 or above", NULL, 0 },
 	[AXIS_NONFINITE] = { "nonfinite", "takes abort, skip, zero or skip-all", nonfinite_words,
 			     4 },
@@ -414,7 +418,10 @@ void recipe_print(const struct recipe *r, char text[RECIPE_TEXT_BYTES])
 	write_text(&w, " ");
 	print_warmup(&w, r);
 	write_text(&w, "dense=%s ", *r->dense ? r->dense : "none");
-	write_text(&w, "clip=%s ", r->clip > 0 ? shortest(r->clip, 1, number) : "none");
+	write_text(&w, "clip=%s ",
+		   r->clip_median ? "median" :
+		   r->clip > 0    ? shortest(r->clip, 1, number) :
+				    "none");
 	write_text(&w, "decay=%s ", shortest(r->decay, 1, number));
 	write_text(&w, "nonfinite=%s ", nonfinite_words[r->nonfinite]);
 	write_text(&w, "coding=%s reset=", coding_words[r->coding]);
@@ -429,6 +436,8 @@ void recipe_print(const struct recipe *r, char text[RECIPE_TEXT_BYTES])
 		write_text(&w, " keep=%s", shortest(r->drift.keep, 1, number));
 	if (r->guard == GUARD_RAISE)
 		write_text(&w, " guard=raise");
+	if (r->reduce == REDUCE_SENDERS)
+		write_text(&w, " reduce=senders");
 	if (r->freeze)
 		write_text(&w, " freeze=%llu", (unsigned long long)r->freeze);
 }

@@ -38,21 +38,25 @@ static uint32_t room_of(uint32_t span)
 	return lines_of(span) / SPARSE;
 }
 
-uint64_t reduction_bytes(uint32_t span)
+uint64_t reduction_bytes(uint32_t span, int senders)
 {
-	return span * sizeof(float) + words_of(span) * sizeof(uint64_t) +
+	return span * (sizeof(float) + (senders ? sizeof(uint16_t) : 0)) +
+	       words_of(span) * sizeof(uint64_t) +
 	       room_of(span) * (sizeof(uint32_t) + sizeof(float));
 }
 
-int reduction_open(struct reduction *r, uint32_t span)
+int reduction_open(struct reduction *r, uint32_t span, int senders)
 {
-	const uint32_t room = room_of(span);
+	/* Lists do not count senders. */
+	const uint32_t room = senders ? 0 : room_of(span);
 
 	*r = (struct reduction){ .span = span, .room = room };
 	r->sum = vector_open(span);
 	r->lines = calloc(words_of(span), sizeof *r->lines);
 	r->index = malloc(room * (sizeof *r->index + sizeof *r->value) + 1);
-	if (r->sum && r->lines && r->index) {
+	if (senders)
+		r->senders = calloc(span, sizeof *r->senders);
+	if (r->sum && r->lines && r->index && !r->senders == !senders) {
 		r->value = (void *)(r->index + room);
 		return 0;
 	}
@@ -65,6 +69,7 @@ void reduction_close(struct reduction *r)
 	vector_close(r->sum, r->span);
 	free(r->lines);
 	free(r->index);
+	free(r->senders);
 	*r = (struct reduction){ 0 };
 }
 
@@ -82,6 +87,8 @@ static void add_to_sum(struct reduction *r, const uint32_t *index, const float *
 		for (uint32_t i = 0; i < count; i++)
 			r->lines[index[i] / (LINE * WORD)] |= 1ull << index[i] / LINE % WORD;
 	r->added += index ? count : 0;
+	for (uint32_t i = 0; r->senders && i < count; i++)
+		r->senders[index ? index[i] : i] += value[i] < 0 || value[i] > 0;
 	sparse_add(r->sum, index, value, count);
 }
 
@@ -316,12 +323,40 @@ void reduction_run(struct reduction *r, float *running)
 	r->whole = 1;
 }
 
+/* ---- senders ------------------------------------------------------------------ */
+
+static void divide(float *restrict sum, uint16_t *restrict senders, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		sum[i] *= 1.0f / (float)(senders[i] ? senders[i] : 1);
+		senders[i] = 0;
+	}
+}
+
+/* Makes the sum the mean over the senders of each coordinate, and sets their numbers to zero. */
+static void divide_by_senders(struct reduction *r)
+{
+	uint32_t found[CHUNK], n;
+
+	if (r->whole)
+		divide(r->sum, r->senders, r->span);
+	for (size_t word = 0; word < words_of(r->span) && !r->whole;) {
+		n = marked_lines(r, &word, found);
+		for (uint32_t i = 0; i < n; i++) {
+			const size_t at = (size_t)found[i] * LINE;
+
+			divide(r->sum + at, r->senders + at, length_of(r, found[i]));
+		}
+	}
+}
+
 /* ---- the step -------------------------------------------------------------- */
 
 void reduction_change(struct reduction *r, const struct change *c, struct pick_call *call)
 {
+	const unsigned divisor = r->senders ? 1 : c->divisor;
 	float share = 1, by = 1;
-	int scales = update_scales(c->update, c->divisor, c->lr, &share, &by);
+	int scales = update_scales(c->update, divisor, c->lr, &share, &by);
 
 	call->vector = c->residual ? c->residual : r->sum;
 	call->grad = NULL;
@@ -330,6 +365,8 @@ void reduction_change(struct reduction *r, const struct change *c, struct pick_c
 		return;
 	}
 	reduction_sum(r);
+	if (r->senders)
+		divide_by_senders(r);
 	if (scales && !c->everywhere && is_sparse(r)) {
 		change_lines(r, c->residual, share, by, c->candidates);
 		return;
@@ -343,14 +380,14 @@ void reduction_change(struct reduction *r, const struct change *c, struct pick_c
 		int one = scales && (by == 1 || by == -1 || share == 1);
 
 		if (!one)
-			update_apply(c->update, r->sum, c->averages, c->params, r->span, c->divisor,
+			update_apply(c->update, r->sum, c->averages, c->params, r->span, divisor,
 				     c->lr);
 		call->vector = NULL;
 		call->grad = r->sum;
 		call->scale = one ? by * share : 1;
 		return;
 	}
-	update_apply(c->update, r->sum, c->averages, c->params, r->span, c->divisor, c->lr);
+	update_apply(c->update, r->sum, c->averages, c->params, r->span, divisor, c->lr);
 	if (c->residual)
 		sparse_add(c->residual, NULL, r->sum, r->span);
 }
@@ -364,6 +401,8 @@ void reduction_clear(struct reduction *r)
 		return;
 	if (r->whole)
 		memset(r->sum, 0, r->span * sizeof *r->sum);
+	if (r->whole && r->senders) /* a restored shard may have counted some messages */
+		memset(r->senders, 0, r->span * sizeof *r->senders);
 	for (size_t word = 0; word < words_of(r->span) && !r->whole;) {
 		n = marked_lines(r, &word, found);
 		for (uint32_t i = 0; i < n; i++)

@@ -20,6 +20,9 @@ struct reduction {
 	/* number of coordinates that sparse messages have added, so at most this many lines are
 	 * marked */
 	uint64_t added;
+	/* reduce=senders: how many messages had a value other than zero at each coordinate; else
+	 * NULL */
+	uint16_t *senders;
 	int whole; /* 1: something may have been added at any coordinate */
 	/* While all messages together have few coordinates, they are kept here, one after the
 	 * other, and nothing is added to the sum. Message l ends at ends[l]. */
@@ -28,10 +31,11 @@ struct reduction {
 	uint32_t room, n_lists, ends[REDUCTION_LISTS];
 };
 
-int reduction_open(struct reduction *r, uint32_t span); /* 0 or SLUICE_ENOMEM */
+/* senders: reduce=senders. Returns 0 or SLUICE_ENOMEM. */
+int reduction_open(struct reduction *r, uint32_t span, int senders);
 void reduction_close(struct reduction *r);
 /* Returns the bytes of memory that reduction_open() takes. */
-uint64_t reduction_bytes(uint32_t span);
+uint64_t reduction_bytes(uint32_t span, int senders);
 
 /* Adds one message, as sparse_add() does. The indices ascend. */
 void reduction_add(struct reduction *r, const uint32_t *index, const float *value, uint32_t count);

@@ -6,6 +6,7 @@
 #include "shard/shard.h"
 #include "shard/gather.h"
 #include "shard/inbox.h"
+#include "shard/median.h"
 #include "shard/publish.h"
 #include "shard/reduce.h"
 #include "shard/shard_async.h"
@@ -31,7 +32,10 @@ static const char *take_pairs(struct shard *shard, int worker, const struct mess
 	const struct entries got = scratch_entries(shard->scratch);
 	const uint32_t *index = m->coding == CODING_DENSE ? NULL : got.index;
 
-	(void)worker;
+	const char *why = median_clip(shard, worker, m, got.value);
+
+	if (why)
+		return why;
 	if (shard_device_takes(shard))
 		shard_device_add(shard, index, got.value, m->count);
 	else
@@ -225,6 +229,8 @@ static int advance_step(struct shard *shard)
 
 	if (dense != DENSE_NONE)
 		return dense == DENSE_PUBLISHED;
+	if (!median_ready(shard))
+		return 0;
 	while (gather_next(shard) < workers && take_push(shard))
 		moved = 1;
 	if (gather_next(shard) < workers || !gather_counted(shard))

@@ -7,6 +7,7 @@
 #include "model/model.h"
 #include "shard/gather.h"
 #include "shard/inbox.h"
+#include "shard/median.h"
 #include "shard/publish.h"
 #include "shard/reduce.h"
 #include "shard/shard_census.h"
@@ -106,11 +107,14 @@ static int open_shard(const struct layout *l, struct shard *shard, uint32_t id)
 	shard->averages = (struct averages){ shard->kept.of[KEPT_SHARD_VELOCITY],
 					     shard->kept.of[KEPT_SHARD_VARIANCE] };
 	if (!rc)
-		rc = reduction_open(&shard->reduction, at->span);
+		rc = reduction_open(&shard->reduction, at->span,
+				    shard->rules.recipe->reduce == REDUCE_SENDERS);
 	if (!rc)
 		rc = open_shard_compressor(l, shard);
 	if (!rc)
 		rc = inboxes_open(shard->job->workers, &shard->inboxes);
+	if (!rc)
+		rc = median_open(shard);
 	if (!rc)
 		rc = shard_hooks_open(shard);
 	if (!rc)
@@ -162,6 +166,7 @@ void shards_close(sluice_model *model)
 		reduction_close(&shard->reduction);
 		compressor_close(&shard->compressor);
 		inboxes_close(&shard->inboxes);
+		median_close(shard);
 		shard_hooks_close(shard);
 		shard_dense_close(shard);
 	}
@@ -182,7 +187,8 @@ uint64_t shards_memory(const struct layout *l, const struct recipe *recipe, int 
 		if (!holdings_has(l->holdings, i, rank))
 			continue;
 		n_own++;
-		bytes += vectors_bytes(recipe, HALF_SHARD, at->span) + reduction_bytes(at->span) +
+		bytes += vectors_bytes(recipe, HALF_SHARD, at->span) +
+			 reduction_bytes(at->span, recipe->reduce == REDUCE_SENDERS) +
 			 candidates_bytes(candidates_of(l, at, recipe), l->n_spans) +
 			 at->support_capacity * sizeof(uint32_t) + at->sketch_cells * sizeof(float);
 	}

@@ -57,6 +57,7 @@ struct shard {
 	struct agreed *agreed;
 	struct async_shard *async;
 	struct shard_census *census;
+	struct median *median;
 	struct dense_sum *dense;     /* never NULL, because any recipe may send all coordinates */
 	struct device_shard *device; /* NULL: the host makes all steps */
 };

@@ -73,6 +73,11 @@ void step_set_range(struct step *s, float range)
 	s->range = range;
 }
 
+void step_set_norm(struct step *s, float norm)
+{
+	s->norm = norm;
+}
+
 int step_fail(struct step *s, uint64_t coordinate)
 {
 	s->overflowed = coordinate;

@@ -33,6 +33,7 @@ struct step {
 	int skipped;          /* 1: nothing is exchanged for the last push (nonfinite=skip-all) */
 	uint64_t overflowed;  /* the coordinate that is not finite, so it cannot be sent */
 	float range; /* for a grid: largest magnitude of the whole vector, for all shards */
+	float norm;  /* for clip=median: 2-norm of the selected values, for all shards */
 	/* These two members change only with the token held. */
 	int asked; /* 1: a pull is waiting, so deltas may be added to its vector */
 	enum pull_kind pull;
@@ -68,6 +69,7 @@ void step_skip(struct step *s, unsigned raised);
 /* Called before the workers agree whether to skip a push. */
 void step_unskip(struct step *s);
 void step_set_range(struct step *s, float range);
+void step_set_norm(struct step *s, float norm);
 /* Records that the value at this coordinate cannot be sent. Returns SLUICE_ENUMERIC. */
 int step_fail(struct step *s, uint64_t coordinate);
 void step_encoded(struct step *s);

@@ -36,6 +36,7 @@ struct message upload_head(const struct worker *w, uint32_t shard)
 				 .have_version = lane_base(w->lanes, shard),
 				 .anchor = hooks_mark(w),
 				 .span = w->layout->shards[shard].span,
+				 .norm = w->step.norm,
 				 .lr = w->step.lr };
 }
 

@@ -112,6 +112,18 @@ static int find_range(struct worker *w)
 	return step_fail(&w->step, fragment.begin + first_nonfinite(residual, fragment.count));
 }
 
+/* Finds the norm of the exchange, which all shards compare with those of the other workers. all:
+ * NULL if everything is sent. */
+static void find_norm(struct worker *w, const struct pick *all)
+{
+	const struct fragment fragment = worker_fragment(w);
+
+	if (w->rules.recipe->clip_median)
+		step_set_norm(&w->step, all ? pick_norm(all) :
+					      values_norm(worker_residual(w) + fragment.begin,
+							  fragment.count));
+}
+
 /* Selects from all coordinates of this exchange. */
 static int pick_exchange(struct worker *w, const struct signal *signal,
 			 const struct fragment *fragment, struct pick *out)
@@ -137,6 +149,8 @@ static int send_selection(struct worker *w, const struct signal *signal)
 
 	if (!rc)
 		rc = find_range(w);
+	if (!rc)
+		find_norm(w, w->step.rule.all_up && !left_out ? NULL : &all);
 	if (!rc)
 		hooks_picked(w);
 	pick_part(&all, fragment.begin, &from); /* seeded selectors pick in all shards */

@@ -7,6 +7,7 @@ is in float32 and in the order of the pages, so that x can be compared with the 
 """
 import copy
 import math
+import re
 from functools import partial
 
 import numpy as np
@@ -106,6 +107,25 @@ def mean_of(messages):
     return sum_of(messages) * share_of(len(messages))
 
 
+def mean_of_senders(messages):
+    """reduce=senders: divides the sum of each coordinate by the number of its values that are not zero."""
+    senders = sum((message != 0).astype(f32) for message in messages)
+    return sum_of(messages) * (f32(1) / np.maximum(senders, f32(1)))
+
+
+def norm(v):
+    """Returns the 2-norm of a vector. The squares are added in order, in double precision."""
+    return f32(math.sqrt(np.cumsum(v.astype(np.float64) ** 2)[-1])) if len(v) else f32(0)
+
+
+def clipped(messages, norms):
+    """clip=median: scales each message down to the median norm, the lower one of an even number."""
+    sizes = sorted(size for size in norms if size > 0)
+    median = sizes[(len(sizes) - 1) // 2] if sizes else f32(0)
+    return [message * (median / size) if size > median else message
+            for message, size in zip(messages, norms)]
+
+
 class Update:
     """An update rule. It computes the change of the parameters from the mean, and begins without state."""
 
@@ -183,9 +203,10 @@ class Sparse(Job):
     """Each worker has a residual and may have momentum. A shard that selects also has a residual."""
 
     def __init__(self, x, workers, shards, up, down=None, inside=True, update="sgd", m=0.0,
-                 momentum=None, mask=True, up_code=None):
+                 momentum=None, mask=True, up_code=None, senders=False, median=False):
         super().__init__(x, workers, shards)
         self.up, self.down, self.inside, self.up_code = up, down, inside, up_code
+        self.senders, self.median = senders, median
         self.update = update() if callable(update) else Update(update, m)
         self.momentum, self.mask = None if momentum is None else f32(momentum), mask
         self.e = [np.zeros_like(x) for _ in range(workers)]
@@ -210,6 +231,12 @@ class Sparse(Job):
             mine = support[(support >= shard.start - start) & (support < shard.stop - start)]
             out[mine] = coded(code, e[mine])
         return out
+
+    def reduced(self, sent, norms):
+        """norms: of the values that each worker selected, before they are encoded."""
+        if self.median:
+            sent = clipped(sent, norms)
+        return mean_of_senders(sent) if self.senders else mean_of(sent)
 
     def take(self, i, support):
         """Returns what worker i sends at these coordinates, and subtracts it from the residual."""
@@ -236,8 +263,10 @@ class Sparse(Job):
 
     def step(self, gradients, lr):
         self.accumulate(gradients, lr)
-        sent = [self.take(i, s) for i, s in enumerate(self.supports())]
-        self.publish(mean_of(sent), lr)
+        supports = self.supports()
+        norms = [norm(e[s]) for e, s in zip(self.e, supports)]
+        sent = [self.take(i, s) for i, s in enumerate(supports)]
+        self.publish(self.reduced(sent, norms), lr)
         self.t += 1
 
 
@@ -289,18 +318,21 @@ class Drift(Sparse):
         return self.x - self.keep * self.e[i] if self.keep else self.x
 
     def drifted(self, a, shards):
+        """Returns the message and the norm of its values."""
         start = shards[0].start
         every = self.up_code is not None and self.up == 1
         support = np.arange(len(a)) if every else chosen(self.up, a, start)
-        return self.message(a, support, self.up_code, shards, start)
+        return self.message(a, support, self.up_code, shards, start), norm(a[support])
 
     def exchange(self, shards, update):
-        part, sent = slice(shards[0].start, shards[-1].stop), []
+        part, sent, norms = slice(shards[0].start, shards[-1].stop), [], []
         for i, own in enumerate(self.own):
             a = self.decay * self.e[i][part] + (self.point(i) - own)[part]
-            sent.append(self.drifted(a, shards))
-            self.e[i][part] = a - sent[i]
-        change = update.change(mean_of(sent), self.rate, self.x[part])
+            message, size = self.drifted(a, shards)
+            sent.append(message)
+            norms.append(size)
+            self.e[i][part] = a - message
+        change = update.change(self.reduced(sent, norms), self.rate, self.x[part])
         if self.down is None:
             self.x[part] = self.x[part] - change
         else:
@@ -496,6 +528,23 @@ def recipes():
                f"update=sgd when=every(6),fragments(2){options} rate=0.7 keep=0.6",
                partial(Drift, up=0.1, down=0.15, every=6, fragments=2, late=late, mix=mix,
                        decay=0.9, rate=0.7, keep=0.6))
+    for words, rest in (("reduce=senders", {"senders": True}), ("clip=median", {"median": True}),
+                        ("reduce=senders clip=median", {"senders": True, "median": True})):
+        for up, down in ("topk(0.1)", "all"), ("topk(0.6)", "topk(0.15)"), ("block-topk(4,64)", "all"):
+            numbers = re.findall(r"[\d.]+", up)
+            rule = float(numbers[0]) if len(numbers) == 1 else tuple(map(int, numbers))
+            for update in "sgd", "nesterov(0.9)":
+                yield (f"up={up} down={down} memory=residual(outside) update={update} {words}",
+                       partial(Sparse, up=rule, down=None if down == "all" else 0.15, inside=False,
+                               update=update.split("(")[0], m=0.9, **rest))
+        yield (f"up=all down=all memory=residual(inside) {words}", partial(Sparse, up=1, **rest))
+        yield (f"up=block-topk(4,64),twomeans down=all signal=drift memory=residual(decay=0.95) "
+               f"when=every(3) update=sgd rate=1 dense=none coding=small {words}",
+               partial(Drift, up=(4, 64), every=3, up_code=twomeans, decay=0.95, **rest))
+        yield ("up=topk(0.1) down=topk(0.15) signal=drift memory=residual update=momentum(0.9) "
+               f"when=every(6),fragments(3) rate=0.4 keep=0.6 {words}",
+               partial(Drift, up=0.1, down=0.15, every=6, fragments=3, update="momentum", m=0.9, rate=0.4,
+                       keep=0.6, **rest))
     for longest in None, 2:
         arguments = "5,0.2" if longest is None else f"5,0.2,{longest}"
         yield (f"up=all down=all signal=innovation memory=none when=lazy({arguments})",

@@ -272,6 +272,16 @@ static void lr_negative(struct slot *s)
 	raw_field32(s, 64, float_bits(-1));
 }
 
+static void norm_nan(struct slot *s)
+{
+	raw_field32(s, 56, 0x7fc00000);
+}
+
+static void norm_negative(struct slot *s)
+{
+	raw_field32(s, 56, float_bits(-1));
+}
+
 /* ---- lengths ---- */
 
 static void payload_beyond_slot(struct slot *s)
@@ -513,6 +523,8 @@ static const struct hostile plain[] = {
 	{ "scale-that-overflows", scale_that_overflows, DECODE, "NaN or infinite", SPAN },
 	{ "lr-nan", lr_nan, COPY, "learning rate", SPAN },
 	{ "lr-negative", lr_negative, COPY, "learning rate -1", SPAN },
+	{ "norm-nan", norm_nan, COPY, "norm nan is not", SPAN },
+	{ "norm-negative", norm_negative, COPY, "norm -1 is not", SPAN },
 
 	{ "payload-beyond-slot", payload_beyond_slot, COPY, "exceeds the slot", SPAN },
 	{ "payload-of-4-gigabytes", payload_of_4_gigabytes, COPY, "exceeds the slot", SPAN },

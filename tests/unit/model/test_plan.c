@@ -29,6 +29,10 @@ static const char *const recipes[] = {
 	"up=topk(0.1) down=all signal=drift when=every(3) keep=1",
 	"up=topk(0.1) down=all reset=2",
 	"up=topk(0.1) down=all clip=1",
+	"up=topk(0.1) down=all clip=median",
+	"up=all down=all clip=median",
+	"up=topk(0.1) down=all reduce=senders",
+	"up=all down=all reduce=senders",
 	"up=topk(0.1) down=all nonfinite=skip",
 	"up=topk(0.1) down=all nonfinite=zero",
 	"up=topk(0.1) down=all signal=momentum(0.9)",
@@ -135,6 +139,12 @@ static int is_global(const struct recipe *r)
 	return r->up.select == SELECT_GLOBAL || r->down.select == SELECT_GLOBAL;
 }
 
+/* Returns 1 if a shard adds a message without a look at the others. */
+static int compares_nothing(const struct recipe *r)
+{
+	return !r->clip_median && r->reduce == REDUCE_MEAN;
+}
+
 static int may_fold(const struct asked *a)
 {
 	const struct recipe *r = &a->recipe;
@@ -151,7 +161,7 @@ static int may_push_dense(const struct asked *a)
 
 	return sends_all(a, &r->up) && !warms_up(a) && (reset || r->up.values.type == VALUE_F32) &&
 	       a->schedule.n_phases == 2 && a->pushed == VALUE_F32 && is_plain(r) &&
-	       !(r->clip > 0) &&
+	       !(r->clip > 0) && !r->clip_median &&
 	       (r->nonfinite == NONFINITE_ABORT || r->nonfinite == NONFINITE_SKIP_ALL) &&
 	       (r->memory == MEMORY_NONE || has_residual(r)) && !own_model(r) &&
 	       r->when != WHEN_ASYNC && !is_global(r);
@@ -164,7 +174,8 @@ static int may_sum_dense(const struct asked *a)
 
 	return sends_all(a, &r->up) && sends_all(a, &r->down) && !warms_up(a) && !a->elastic &&
 	       a->schedule.n_downs == 1 && r->signal != SIGNAL_INNOVATION && !is_global(r) &&
-	       r->when != WHEN_ASYNC && (reset || r->down.values.type == VALUE_F32);
+	       r->when != WHEN_ASYNC && (reset || r->down.values.type == VALUE_F32) &&
+	       compares_nothing(r);
 }
 
 static int may_pull_dense(const struct asked *a)
@@ -190,7 +201,7 @@ static int may_select_on_device(const struct asked *a)
 	return known && (has_residual(r) || r->memory == MEMORY_NONE) &&
 	       (r->signal == SIGNAL_GRADIENT || r->signal == SIGNAL_MOMENTUM) && !(r->noise > 0) &&
 	       r->update != UPDATE_AVERAGE && !r->automatic && r->when == WHEN_ALWAYS &&
-	       r->nonfinite != NONFINITE_SKIP_ALL &&
+	       r->nonfinite != NONFINITE_SKIP_ALL && !r->clip_median &&
 	       !(r->up.values.type == VALUE_GRID && selection_kinds[s].unbiased);
 }
 
@@ -247,7 +258,7 @@ static int may_be_on_device(const struct asked *a)
 	       r->coding == CODING_FAST && r->signal != SIGNAL_INNOVATION &&
 	       (r->when == WHEN_ALWAYS || r->when == WHEN_EVERY) && r->update != UPDATE_AVERAGE &&
 	       r->update != UPDATE_SIGN && !r->automatic && up->exchange == EXCHANGE_OWN &&
-	       !up->global && !down->global;
+	       !up->global && !down->global && compares_nothing(r);
 }
 
 static int may_stand_still(const struct asked *a)

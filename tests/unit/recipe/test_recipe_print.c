@@ -44,6 +44,14 @@ TEST(recipe_print__spells_out_every_axis)
 		     "up=topk(0.04),f32 down=all,f32 signal=gradient memory=residual(outside) "
 		     "update=adamw(0.2,0.99,1e-08,0.1) warmup=dense(1step) dense=*bias* clip=none "
 		     "decay=0 nonfinite=abort coding=fast reset=none seed=0 when=always freeze=1");
+	expect_print("up=topk(0.1) clip=median reduce=senders",
+		     "up=topk(0.1),f32 down=all,f32 signal=gradient memory=residual(inside) "
+		     "update=sgd warmup=0steps dense=*bias* clip=median decay=0 nonfinite=abort "
+		     "coding=fast reset=none seed=0 when=always reduce=senders");
+	expect_print("clip=none reduce=mean",
+		     "up=all,f32 down=all,f32 signal=gradient memory=none update=sgd "
+		     "warmup=0steps dense=*bias* clip=none decay=0 nonfinite=abort coding=fast "
+		     "reset=none seed=0 when=always");
 }
 
 static const char *const valid_recipes[] = {

@@ -217,6 +217,11 @@ TEST(recipe_parse__other_numbers_outside_are_refused)
 	expect_refused("clip=1e-60", "above 0"); /* is 0 as a float */
 	expect_refused("clip=1e60", "\"1e60\"");
 	expect_refused("clip=no", "\"no\"|is not a number|or none");
+	expect_refused("clip=medium", "\"medium\"|is not a number|or median");
+	expect_refused("reduce=sender", "unknown word \"sender\"|did you mean \"senders\"?");
+	expect_refused("reduce=senders(2)", "\"senders\" takes no argument");
+	expect_refused("reduce=senders,mean", "\"mean\" is one value too many");
+	expect_refused("reduce=", "\"reduce=\" has no value: reduce= takes mean or senders");
 	expect_refused("decay=-1", "\"-1\"|0 or above");
 	expect_refused("decay=1e60", "\"1e60\"|0 or above");
 	expect_refused("decay=none", "\"none\"|is not a number");
@@ -352,6 +357,32 @@ TEST(recipe_parse__combinations_without_sense_are_refused)
 		       "with update=sign|memory=residual(outside)");
 	expect_refused("when=async(3) update=sign", "updates after each push");
 	expect_refused("when=every(3) update=sign", "run plain SGD");
+}
+
+TEST(recipe_parse__pushes_that_cannot_be_compared__are_refused)
+{
+	static const char *const words[] = { "clip=median", "reduce=senders" };
+	char text[200];
+
+	for (size_t i = 0; i < 2; i++) {
+		const char *const refused[][2] = {
+			{ "when=async(3)", "with \"when=async(3)\"|when=always" },
+			{ "signal=innovation when=lazy(3,1)", "with \"when=lazy(3,1)\"" },
+			{ "signal=innovation", "with \"signal=innovation\"|write signal=gradient" },
+			{ "up=cyclic(0.1)", "with \"up=cyclic(0.1)\"|write up=topk(DENSITY)" },
+			{ "up=sketch(0.1)", "with \"up=sketch(0.1)\"" },
+			{ "update=average", "update=average averages parameters" },
+		};
+
+		for (size_t j = 0; j < sizeof(refused) / sizeof(*refused); j++) {
+			snprintf(text, sizeof(text), "%s %s", refused[j][0], words[i]);
+			expect_refused(text, refused[j][1]);
+		}
+	}
+	expect_refused("up=random(0.1) reduce=senders",
+		       "\"reduce=senders\" with \"up=random(0.1)\"");
+	parsed("up=random(0.1) clip=median");
+	parsed("up=topk(0.1) signal=drift when=every(4),fragments(2) clip=median reduce=senders");
 }
 
 TEST(recipe_parse__what_a_drift_excludes__is_refused_with_the_word_to_write)

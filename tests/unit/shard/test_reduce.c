@@ -84,8 +84,9 @@ static void expect_same(const void *a, const void *b, size_t n)
 }
 
 static void compare(const struct update *update, int with_residual, int selects, double density,
-		    unsigned workers, float lr)
+		    unsigned workers, float lr, int senders)
 {
+	static unsigned sent[SPAN];
 	static struct side plain, mine;
 	static uint32_t index[SPAN];
 	static float value[SPAN];
@@ -98,7 +99,8 @@ static void compare(const struct update *update, int with_residual, int selects,
 	for (size_t i = 0; i < SPAN; i++)
 		plain.params[i] = random_normal(&random);
 	mine = plain;
-	assert_int_equal(reduction_open(&r, SPAN), 0);
+	assert_int_equal(reduction_open(&r, SPAN, senders), 0);
+	memset(sent, 0, sizeof(sent));
 	assert_int_equal(selector_open(SPAN, &selector), 0);
 	for (int s = 0; s < STEPS; s++) {
 		struct change c = { .update = update,
@@ -113,14 +115,22 @@ static void compare(const struct update *update, int with_residual, int selects,
 			uint32_t n = make_message(&random, density, index, value);
 			int dense = n == SPAN;
 
-			for (uint32_t i = 0; i < n; i++)
+			for (uint32_t i = 0; i < n; i++) {
 				plain.sum[index[i]] += value[i];
+				sent[index[i]] += value[i] != 0;
+			}
 			reduction_add(&r, dense ? NULL : index, value, n);
 		}
 		if (s % 3 ==
 		    2) /* used only in some of the steps; the lists may omit it in the others */
 			expect_same(plain.sum, reduction_sum(&r), sizeof plain.sum);
+		for (size_t i = 0; i < SPAN && senders; i++) {
+			plain.sum[i] *= 1.0f / (float)(sent[i] ? sent[i] : 1);
+			sent[i] = 0;
+			c.divisor = 1;
+		}
 		plain_step(&plain, selector, &c);
+		c.divisor = workers;
 		step(&mine, &r, selector, c);
 		assert_int_equal(mine.n, plain.n);
 		expect_same(mine.index, plain.index, plain.n * sizeof *index);
@@ -172,7 +182,10 @@ TEST(step__any_rule_density_and_residual__is_the_plain_loops_to_the_bit)
 						.placement = bits & 2 ? STEP_INSIDE : STEP_OUTSIDE
 					};
 					compare(&update, (bits & 4) != 0, (bits & 8) != 0,
-						densities[d], workers[w], 0.05f);
+						densities[d], workers[w], 0.05f, 0);
+					if (kind < 3)
+						compare(&update, (bits & 4) != 0, (bits & 8) != 0,
+							densities[d], workers[w], 0.05f, 1);
 				}
 }
 
@@ -197,7 +210,7 @@ static struct long_shard *open_long(void)
 	assert_non_null(s);
 	for (uint32_t i = 0; i < LONG; i++)
 		s->residual[i] = s->expected[i] = i % 5 ? random_normal(&random) : -0.0f;
-	assert_int_equal(reduction_open(&s->reduction, LONG), 0);
+	assert_int_equal(reduction_open(&s->reduction, LONG, 0), 0);
 	return s;
 }
 
@@ -359,7 +372,7 @@ TEST(change__few_lines_and_a_residual__leaves_the_other_lines_alone)
 	struct pick_call call = { 0 };
 	struct reduction r;
 
-	assert_int_equal(reduction_open(&r, SPAN), 0);
+	assert_int_equal(reduction_open(&r, SPAN, 0), 0);
 	for (size_t i = 0; i < SPAN; i++)
 		residual[i] = -0.0f; /* adding a zero of the other sign would change this value */
 	reduction_add(&r, index, value, 3);

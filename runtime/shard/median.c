@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * See median.h. */
+#include "shard/median.h"
+#include "base/error.h"
+#include "compress/sparse.h"
+#include "job/living.h"
+#include "job/peers.h"
+#include "shard/gather.h"
+#include "shard/inbox.h"
+#include "shard/state.h"
+#include <stdlib.h>
+
+struct median {
+	float median;
+	float *norm;   /* of each worker's message in this step */
+	float *sorted; /* scratch */
+};
+
+int median_open(struct shard *shard)
+{
+	const size_t workers = (size_t)shard->job->workers;
+	struct median *m;
+
+	if (!shard->rules.recipe->clip_median)
+		return 0;
+	m = shard->median = calloc(1, sizeof(*m));
+	if (m)
+		m->norm = calloc(2 * workers, sizeof(*m->norm));
+	if (!m || !m->norm)
+		return fail(SLUICE_ENOMEM, "no memory for the norms of %zu pushes", workers);
+	m->sorted = m->norm + workers;
+	return 0;
+}
+
+void median_close(struct shard *shard)
+{
+	if (!shard->median)
+		return;
+	free(shard->median->norm);
+	free(shard->median);
+	shard->median = NULL;
+}
+
+static int by_size(const void *a, const void *b)
+{
+	const float x = *(const float *)a, y = *(const float *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* Reads the norm of a living worker's message. Returns 0 if the message is not here yet, or was
+ * refused. */
+static int read_norm(struct shard *shard, int worker)
+{
+	struct taken t;
+
+	if (shard->job->peers[worker].state == PEER_LOST || !inbox_has(shard, worker) ||
+	    inbox_take(shard, worker, &gather_intake, INBOX_HEADER, &t))
+		return 0;
+	shard->median->norm[worker] = t.m.norm;
+	return 1;
+}
+
+int median_ready(struct shard *shard)
+{
+	struct median *m = shard->median;
+	size_t n = 0;
+
+	if (!m || gather_next(shard))
+		return 1;
+	for (int w = 0; w < shard->job->workers; w++) {
+		if (!job_living(shard->job, w))
+			continue;
+		if (!read_norm(shard, w))
+			return 0;
+		/* A worker that has nothing to send does not count. */
+		m->sorted[n] = m->norm[w];
+		n += m->norm[w] > 0;
+	}
+	qsort(m->sorted, n, sizeof(*m->sorted), by_size);
+	/* The lower one of an even number. */
+	m->median = n ? m->sorted[(n - 1) / 2] : 0;
+	return 1;
+}
+
+const char *median_clip(const struct shard *shard, int worker, const struct message *m,
+			float *value)
+{
+	const struct median *of = shard->median;
+
+	if (!of)
+		return NULL;
+	/* The header was read twice from memory to which the worker can write. */
+	if (m->norm != of->norm[worker])
+		return "its norm has changed while the norms of all workers were compared";
+	if (m->norm > of->median)
+		sparse_scale(value, of->median / m->norm, 1, m->count);
+	return NULL;
+}
