@@ -88,7 +88,8 @@ static void add_to_sum(struct reduction *r, const uint32_t *index, const float *
 			r->lines[index[i] / (LINE * WORD)] |= 1ull << index[i] / LINE % WORD;
 	r->added += index ? count : 0;
 	for (uint32_t i = 0; r->senders && i < count; i++)
-		r->senders[index ? index[i] : i] += value[i] < 0 || value[i] > 0;
+		if (value[i] < 0 || value[i] > 0)
+			r->senders[index ? index[i] : i]++;
 	sparse_add(r->sum, index, value, count);
 }
 
