@@ -80,7 +80,8 @@ def main():
     parser.add_argument("--lr", type=float, default=1e-3)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--report", type=int, default=100, help="steps between validations")
-    parser.add_argument("--metrics", help="a file to which each validation is appended as JSON")
+    parser.add_argument("--metrics", help="a file for each validation and the bytes of all ranks until then, as "
+                        "lines of JSON that sluice-plot draws")
     parser.add_argument("--checkpoint", help="a directory to resume from and to save in, with a file for each rank")
     args = parser.parse_args()
     if args.local and (args.recipe or args.adapt or args.ddp):
@@ -129,14 +130,16 @@ def main():
             generator = torch.Generator().manual_seed(job.rank)
             with torch.no_grad(), judged():
                 mine = loss_of(model, *batch(validation, 64, args.length, generator)).item()
-            loss = job.sum([mine])[0] / job.workers
+            loss, totals = job.sum([mine])[0] / job.workers, state.totals()
             if job.rank == 0:
                 seconds = time.perf_counter() - began
                 print(f"step={step + 1} validation_loss={loss:.4f} "
                       f"ms_a_step={1000 * seconds / (step + 1 - begin):.1f}", flush=True)
                 if args.metrics:
                     with open(args.metrics, "a", encoding="ascii") as file:
-                        print(json.dumps({"step": step + 1, "validation_loss": loss}), file=file)
+                        print(json.dumps({"step": step + 1, "validation_loss": loss, "seconds": seconds,
+                                          "pushed_total": totals["pushed_bytes"],
+                                          "pulled_total": totals["pulled_bytes"]}), file=file)
     if args.checkpoint:
         os.makedirs(args.checkpoint, exist_ok=True)
         parts = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}

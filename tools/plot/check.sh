@@ -61,6 +61,16 @@ plot 0 '' --output e.svg --panel accuracy-seconds one.jsonl
 for text in accuracy 'seconds since the start' one; do
 	sed 's/<[^>]*>//g' e.svg | grep -qF -- "$text" || wrong "e.svg does not show: $text"
 done
+for step in 50 100; do
+	printf '{"step":%d,"validation_loss":%d,"seconds":%d,"pushed_total":%d,"pulled_total":%d}\n' \
+		$step $((step / 50)) $step $((step * 1000000)) $((step * 1000000))
+done >validated.jsonl
+for name in validation validation-bytes validation-seconds; do
+	plot 0 '' --output f.svg --panel $name --log-seconds validated.jsonl
+	sed 's/<[^>]*>//g' f.svg | grep -qF 'validation loss' || wrong "f.svg does not show the validation loss ($name)"
+	[ "$(grep -c "#gpPt6' transform" f.svg)" = 3 ] || # the third is that of the key
+		wrong "f.svg does not show both validations ($name)"
+done
 plot 2 'there are loss loss-bytes' --panel speed one.jsonl
 
 head -c -20 one.jsonl >cut.jsonl
