@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The ways to exchange gradients that ddp.py and fashion.py compare, and the counting of their bytes."""
+"""The ways to exchange gradients that ddp.py, fashion.py and gpt_race.py compare, and the counting of their bytes."""
+import contextlib
 import fcntl
 import os
 import socket
@@ -82,6 +83,10 @@ class Way:
                 module, recipe, job=job, steps_per_epoch=steps_per_epoch,
                 **({"lr": inner.param_groups[0]["lr"]} if shards else {"inner": inner}))
             return
+        if kind == "local":
+            self.model = module
+            self.optimizer = self.state = sluice.torch.LocalSteps(module, optimizer(module, False), recipe, job=job)
+            return
         # The Gloo of torch 1.13 cannot send the GPT's buffer of type bool.
         module._ddp_params_and_buffers_to_ignore = [name for name, _ in module.named_buffers()]
         # Over Gloo, PowerSGD's callbacks of several buckets run in a different order on each rank, and fail. So there
@@ -102,40 +107,43 @@ class Way:
             self.model.register_comm_hook(None, add_in_rank_order)
         elif kind == "compress":
             self.state = sluice.torch.compress(self.model, recipe, job=job, steps_per_epoch=steps_per_epoch)
+        elif kind == "adapt":
+            self.state = sluice.torch.compress(self.model, recipe, job=job, steps_per_epoch=steps_per_epoch,
+                                               optimizer=self.optimizer, adapt=True)
         elif kind not in ("gloo", "gloo, ranks renumbered", "gloo, float64", "no exchange"):
             raise ValueError(f"no way to exchange gradients is named '{kind}'")
 
     def exchange(self):
         """Returns a context for the backward pass. Without an exchange, each rank keeps its own gradients."""
-        return self.model.no_sync() if self.name == "no exchange" else _Nothing()
+        return self.model.no_sync() if self.name == "no exchange" else contextlib.nullcontext()
 
-    def sent(self, steps):
-        """Returns the bytes of gradients and answers that all ranks together have sent, without network headers.
+    def common(self):
+        """Returns a context in which the module has the parameters that all ranks share."""
+        return self.state.common() if self.name.startswith("local: ") else contextlib.nullcontext()
 
-        For Gloo, these are the bytes of its ring. This call is collective.
+    def moved(self, steps):
+        """Returns the bytes of gradients and of answers that all ranks together have sent, without network headers.
+
+        For Gloo, these are the two halves of its ring. This call is collective.
         """
         if self.state:
             stats = self.state.stats()
-            return int(sum(self.job.sum([stats["pushed_bytes"] + stats["pulled_bytes"]])))
-        ring = 2 * (self.job.workers - 1)
+            return [int(part) for part in self.job.sum([stats["pushed_bytes"], stats["pulled_bytes"]])]
+        ring = self.job.workers - 1
         values = steps * sum(p.numel() for p in self.module.parameters())
         if self.name == "no exchange":
-            return 0
+            return [0, 0]
         if self._power:
             _, before, after = self._power.compression_stats()
             values += int(after - before)
         if self.name == "gloo, added in rank order":
-            ring = self.job.workers * (self.job.workers - 1)
-        return ring * values * {"gloo, fp16 hook": 2, "gloo, float64": 8}.get(self.name, 4)
+            ring = self.job.workers * (self.job.workers - 1) // 2
+        return [ring * values * {"gloo, fp16 hook": 2, "gloo, float64": 8}.get(self.name, 4)] * 2
+
+    def sent(self, steps):
+        """Returns the sum of moved(). This call is collective."""
+        return sum(self.moved(steps))
 
     def close(self):
         if self.state:
             self.state.close()
-
-
-class _Nothing:
-    def __enter__(self):
-        pass
-
-    def __exit__(self, *_):
-        pass
