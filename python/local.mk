@@ -32,6 +32,8 @@ python_examples = \
 	python/bench/gpt_table.py \
 	python/bench/measure \
 	python/bench/simulated_gpt.py \
+	python/bench/simulated_table.jsonl \
+	python/bench/simulated_table.py \
 	python/bench/ways.py \
 	python/examples/fashion.py \
 	python/examples/fashion.sbatch \
@@ -41,7 +43,7 @@ python_examples = \
 	python/examples/hsdp.py \
 	python/examples/hsdp.sbatch
 EXTRA_DIST += $(python_package) $(python_torch) python/pyproject.toml $(python_examples) \
-	python/tests/abi.py python/tests/ranks.py python/tests/run.sh python/tests/test_local.py \
+	python/tests/abi.py python/tests/ranks.py python/tests/run.sh python/tests/test_gpt.py python/tests/test_local.py \
 	python/tests/test_named.py python/tests/test_sluice.py python/tests/test_torch.py
 
 if WITH_PYTHON

@@ -9,21 +9,29 @@
 With update=none, the workers pull the mean and make the step of AdamW with --betas and --decay. With signal=drift, each
 worker has its own AdamW. With --inner muon, Muon replaces AdamW for the matrices of the blocks. TEXT is a text file, which
 may be compressed by gzip. Its last tenth is used for validation. Prints a line of JSON with the loss, and the factor by
-which the ranks pushed and pulled fewer bytes than a dense job. Bytes for a rank's own shards are included. With
-signal=drift, the loss is that of the common parameters. If keep= is above 0, "own" is the loss of rank 0's parameters, and
-"loss_of_the_mean" that of the mean of all ranks.
+which the ranks pushed and pulled fewer bytes than a dense job. Bytes for a rank's own shards are included. "curve" has the
+loss at --points equally spaced steps, and "sent" the bytes that a rank has pushed and pulled by then, as the mean of the
+ranks. "cpu" is the processor time of a step of all ranks in seconds, without the losses. "digest" is that of the parameters.
+With signal=drift, the loss is that of the common parameters. If keep= is above 0, "own" is the loss of rank 0's parameters,
+and "loss_of_the_mean" that of the mean of all ranks.
+
+With --real, the ranks are the four processes of srun or mpirun. Each of them computes the gradients of all ranks in
+the same batch as the simulation and pushes its own, so the digest is that of the simulated ranks. It prints that only.
 """
 import argparse
 import ctypes
 import gzip
+import hashlib
 import json
 import math
+import time
 
 import torch
 from torch.nn.functional import cross_entropy, embedding, gelu, layer_norm
 
 from sluice._abi import CONSTANTS, sluice_model_stats
 from sluice._library import check, lib
+from sluice.job import Job
 from sluice.recipe import Recipe, attributes
 
 LENGTH, WORKERS, ROWS, WIDTH, LAYERS, HEADS = 64, 4, 4, 96, 2, 4
@@ -154,7 +162,9 @@ class Training:
             self.net.params.copy_(self.x)
         self.inner = Inner(self.net.params if self.drifts else self.x.view(1, -1), self.net.shapes, args)
         self.drawn = self.done = 0
-        self.curve, self.own, self.bytes, self.error, self.ends = [], [], [0, 0, 0], None, []
+        self.every = max(1, args.steps // args.points)
+        self.curve, self.own, self.sent, self.bytes, self.error, self.ends = [], [], {}, [0, 0, 0], None, []
+        self.judging = 0.0  # processor time of the losses
 
     def rate(self, step):
         falling = 0.5 * (1 + math.cos(math.pi * step / self.args.steps))
@@ -180,14 +190,29 @@ class Training:
             self.inner.step(pulled.view(1, -1), self.rate(step))
         else:
             self.x.copy_(pulled)
-        if step % max(1, self.args.steps // 10) == 0 or step == self.args.steps:
+        if self.is_point(step):
             self.curve.append(self.loss(self.x))
             if self.drifts and self.whole.get("keep") != "0":
                 self.own.append(self.loss(self.net.params[0]))
 
+    def is_point(self, step):
+        return step % self.every == 0 or step == self.args.steps
+
     def loss(self, x):
+        began = time.process_time()
         self.judge.params[0] = x
-        return round(float(self.judge.loss(*self.rows)), 4)
+        loss = round(float(self.judge.loss(*self.rows)), 4)
+        self.judging += time.process_time() - began
+        return loss
+
+    def count(self, model, step):
+        """Called by each rank at each point, and returns its bytes: pushed, pulled, and those of a dense job."""
+        stats = sluice_model_stats()
+        stats.size = ctypes.sizeof(stats)
+        check(lib.sluice_stats(model, ctypes.byref(stats)))
+        found = [getattr(stats, f"{way}_bytes") + getattr(stats, f"own_{way}_bytes") for way in ("pushed", "pulled", "dense")]
+        self.sent[step] = self.sent.get(step, 0) + (found[0] + found[1]) / WORKERS
+        return found
 
     def rank(self, job):
         rank, params, model = lib.sluice_rank(job), self.x.clone(), ctypes.c_void_p()
@@ -200,21 +225,33 @@ class Training:
                 check(lib.sluice_push(model, mine))
                 check(lib.sluice_pull(model, mine))
                 check(lib.sluice_barrier(job))  # the first rank's next step is that of all, who must have pulled
-                if step % max(1, self.args.steps // 10) == 0 or step == self.args.steps:
+                if self.is_point(step):
                     check(lib.sluice_point(model, mine, params.data_ptr()))
                     self.finish(step, params)
+                    found = self.count(model, step)
                 continue
             check(lib.sluice_set(model, CONSTANTS["SLUICE_LR"], self.rate(step)))
             check(lib.sluice_push(model, self.net.grads[rank].data_ptr()))
             check(lib.sluice_pull(model, params.data_ptr()))
             self.finish(step, params)
-        stats = sluice_model_stats()
-        stats.size = ctypes.sizeof(stats)
-        check(lib.sluice_stats(model, ctypes.byref(stats)))
-        for i, way in enumerate(("pushed", "pulled", "dense")):
-            self.bytes[i] += getattr(stats, f"{way}_bytes") + getattr(stats, f"own_{way}_bytes")
+            if self.is_point(step):
+                found = self.count(model, step)
+        self.bytes = [a + b for a, b in zip(self.bytes, found)]
         self.ends.append(params)
         lib.sluice_model_close(ctypes.byref(model))
+
+    def join(self, job):
+        """Trains as a rank of a real job. Returns the digest, which is that of all ranks."""
+        if job.workers != WORKERS:
+            raise SystemExit(f"the job has {job.workers} ranks, must be {WORKERS}")
+        with torch.no_grad():
+            self.rank(job._at())
+        digests = job.gather(self.digest().encode())
+        assert len(set(digests)) == 1, f"the ranks have different parameters: {digests}"
+        return self.digest()
+
+    def digest(self):
+        return hashlib.sha256(self.x.numpy().tobytes()).hexdigest()[:16]
 
     def run(self):
         def rank_main(job, _):
@@ -227,10 +264,12 @@ class Training:
             return 0
 
         lib.sluice_simulate.argtypes = [ctypes.c_void_p, ctypes.c_int, RANK_MAIN, ctypes.c_void_p]
+        began = time.process_time()
         code = lib.sluice_simulate(None, WORKERS, RANK_MAIN(rank_main), None)
         if self.error:
             raise self.error
         check(code)
+        cpu = (time.process_time() - began - self.judging) / self.args.steps
         assert all(torch.equal(end, self.ends[0]) for end in self.ends), "the ranks have different parameters"
         pushed, pulled, dense = self.bytes
         if self.drifts:  # the library counts dense exchanges only in the steps that have an exchange
@@ -239,21 +278,36 @@ class Training:
         return {"recipe": self.args.recipe, "inner": self.args.inner, "betas": self.args.betas, "seed": self.args.seed,
                 "steps": self.args.steps, "lr": self.args.lr, "loss": self.curve[-1], **mean,
                 "times_fewer_pushed": round(dense / 2 / pushed, 1),
-                "times_fewer_pulled": round(dense / 2 / pulled, 1), "curve": self.curve}
+                "times_fewer_pulled": round(dense / 2 / pulled, 1), "curve": self.curve,
+                "sent": [round(sent) for _, sent in sorted(self.sent.items())], "cpu": round(cpu, 4),
+                "digest": self.digest()}
 
 
-def main():
+def options_of(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("text")
     parser.add_argument("recipe")
     parser.add_argument("--steps", type=int, default=1000)
+    parser.add_argument("--points", type=int, default=10, help="losses of the curve")
     parser.add_argument("--lr", type=float, default=4e-3)
     parser.add_argument("--betas", type=float, nargs=2, default=(0.2, 0.99), help="betas of the workers' AdamW")
     parser.add_argument("--decay", type=float, default=0.1, help="weight decay of the workers' optimizer")
     parser.add_argument("--inner", choices=("adamw", "muon"), default="adamw", help="optimizer of the workers")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--real", action="store_true", help="train as a rank of a real job")
+    return parser.parse_args(arguments)
+
+
+def main():
+    args = options_of()
     torch.set_num_threads(1)
-    print(json.dumps(Training(parser.parse_args()).run()), flush=True)
+    if not args.real:
+        print(json.dumps(Training(args).run()), flush=True)
+        return
+    with Job() as job:
+        digest = Training(args).join(job)
+        if job.rank == 0:
+            print(json.dumps({"recipe": args.recipe, "seed": args.seed, "steps": args.steps, "digest": digest}), flush=True)
 
 
 if __name__ == "__main__":
