@@ -28,7 +28,8 @@ struct carrier_peer;
 struct carrier_event {
 	enum rdma_cm_event_type type;
 	int status;
-	void *owner;             /* owner of the peer that it concerns; NULL: a request */
+	void *owner;             /* owner of the peer that it concerns; NULL: a request, or an
+				    event that concerns nobody */
 	struct carrier_peer *at; /* datagrams: the peer that the datagram claims to come from */
 	struct rdma_cm_id *id;   /* NULL: a datagram */
 	uint8_t bytes[256];

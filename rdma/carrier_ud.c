@@ -22,7 +22,6 @@ enum {
 	REPEAT_MS = 200,
 	/* A server repeats its acceptance only after this time, however often the request comes. */
 	AGAIN_MS = REPEAT_MS / 2,
-	AT_ONCE = 64,
 	NS_PER_MS = 1000000,
 	NUMBER_MOST = 0xffffff
 };
@@ -195,30 +194,27 @@ static int has_card(const struct frame *frame)
 static int ud_next(struct carrier *carrier, struct carrier_event *out)
 {
 	struct ud *c = ud_of(carrier);
+	struct ud_peer *p = NULL;
 	struct datagram d;
 	struct frame frame;
-	struct ud_peer *p;
 	const char *why;
 
-	/* A flood of datagrams must not keep the rank from other work. */
-	for (int i = 0; i < AT_ONCE && datagrams_next(c->datagrams, &d); i++) {
-		if (frame_decode(d.bytes, d.n, &frame, &why) || !has_card(&frame))
-			continue;
+	if (!datagrams_next(c->datagrams, &d))
+		return 0;
+	if (!frame_decode(d.bytes, d.n, &frame, &why) && has_card(&frame))
 		p = sender_of(c, &d, &frame);
-		if (!p)
-			continue;
-		*out = (struct carrier_event){ .type = type_of(frame.kind),
-					       .at = (struct carrier_peer *)(void *)p,
-					       .n = d.n < sizeof(out->bytes) ? d.n :
-									       sizeof(out->bytes),
-					       .qpn = frame.qpn };
-		if (out->type != RDMA_CM_EVENT_CONNECT_REQUEST)
-			out->owner = p->owner;
-		memcpy(out->bytes, d.bytes, out->n);
-		memcpy(out->gid, p->end.gid.raw, sizeof(out->gid));
+	*out = (struct carrier_event){ .type = RDMA_CM_EVENT_REJECTED }; /* concerns nobody */
+	if (!p)
 		return 1;
-	}
-	return 0;
+	out->type = type_of(frame.kind);
+	out->at = (struct carrier_peer *)(void *)p;
+	out->n = d.n < sizeof(out->bytes) ? d.n : sizeof(out->bytes);
+	out->qpn = frame.qpn;
+	if (out->type != RDMA_CM_EVENT_CONNECT_REQUEST)
+		out->owner = p->owner;
+	memcpy(out->bytes, d.bytes, out->n);
+	memcpy(out->gid, p->end.gid.raw, sizeof(out->gid));
+	return 1;
 }
 
 /* ---- of one peer ------------------------------------------------------------------- */
@@ -250,7 +246,7 @@ static void ud_part(struct carrier_peer *peer)
 	struct ud_peer *p = ud_peer_of(peer);
 
 	if (p->ah)
-		ibv_destroy_ah(p->ah);
+		datagrams_forget(p->ud->datagrams, p->ah);
 	p->ud->by_rank[p->rank] = NULL;
 	free(p);
 }

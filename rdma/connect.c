@@ -23,6 +23,7 @@ struct connect {
 	int n_links;
 	int turn, trying; /* turn: the link that may begin a try first; trying: see link_shared */
 	uint64_t refused;
+	int behind;
 };
 
 /* ---- requests --------------------------------------------------------------------- */
@@ -104,8 +105,10 @@ static void end_all(struct connect *c, const char *why)
 static void carrier_events(struct connect *c)
 {
 	struct carrier_event event;
+	int n = 0;
 
-	for (int i = 0; i < EVENTS_AT_ONCE && c->ops->next(c->carrier, &event); i++) {
+	/* A flood of requests must not keep the rank from other work. */
+	for (; n < EVENTS_AT_ONCE && c->ops->next(c->carrier, &event); n++) {
 		uint64_t now = now_ns();
 
 		if (event.type == RDMA_CM_EVENT_CONNECT_REQUEST) {
@@ -117,6 +120,7 @@ static void carrier_events(struct connect *c)
 			link_answer(event.owner, &event, now);
 		}
 	}
+	c->behind = n == EVENTS_AT_ONCE;
 }
 
 /* Runs the timers of all links, beginning with the link after the one that began a try last. */
@@ -143,6 +147,11 @@ int connect_look(struct connect *c, uint64_t now)
 		end_all(c, why);
 	carrier_events(c);
 	return tick_links(c, now);
+}
+
+int connect_is_behind(const struct connect *c)
+{
+	return c->behind;
 }
 
 void connect_settle(struct connect *c)

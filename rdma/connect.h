@@ -29,6 +29,9 @@ int connect_add(struct connect *c, const struct link_config *config, struct link
 
 /* Handles the events of the carrier and the device, and the timers. Returns 1 if timers run. */
 int connect_look(struct connect *c, uint64_t now);
+/* Returns 1 if connect_look() left events of peers for its next call. They make no descriptor
+ * readable. */
+int connect_is_behind(const struct connect *c);
 /* Handles events that completions recorded. Called when a link has set LINK_SETTLES. */
 void connect_settle(struct connect *c);
 

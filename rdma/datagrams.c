@@ -20,7 +20,7 @@ enum {
 	RECEIVES_MOST = 256,
 	SENDS_MOST = 64,
 	LEAST = 16,
-	CLOSE_MS = 100,
+	LEAVE_MS = 100,
 	QKEY_USABLE = 0x7fffffff /* mask; Q_Keys with the highest bit belong to the kernel */
 };
 _Static_assert((int)GRH_BYTES + (int)DATAGRAM_BYTES <= (int)SLOT_SIZE, "a slot is too small");
@@ -35,6 +35,7 @@ struct datagrams {
 	struct region *memory; /* a slot for each receive, then for each send */
 	uint32_t qkey, receives, sends;
 	uint64_t sent, done; /* sends posted, and completed */
+	uint64_t hung;       /* the number of sends that did not complete in time */
 	int failed;          /* errno of starting the queue pair again after an error, or 0 */
 };
 
@@ -122,6 +123,19 @@ static void take_sends(struct datagrams *d)
 		else
 			d->done++;
 	}
+}
+
+/* Cards that do not complete the datagrams in time are waited for only once. */
+void datagrams_forget(struct datagrams *d, struct ibv_ah *ah)
+{
+	const uint64_t until = now_ns() + (uint64_t)LEAVE_MS * 1000000;
+
+	while (!d->failed && d->done < d->sent && d->sent != d->hung) {
+		take_sends(d);
+		if (now_ns() > until)
+			d->hung = d->sent;
+	}
+	ibv_destroy_ah(ah);
 }
 
 int datagrams_send(struct datagrams *d, struct ibv_ah *to, uint32_t qpn, uint32_t qkey,
@@ -277,13 +291,10 @@ int datagrams_open(struct ibv_context *context, const struct verbs_device *devic
 
 void datagrams_close(struct datagrams **datagrams)
 {
-	const uint64_t until = now_ns() + (uint64_t)CLOSE_MS * 1000000;
 	struct datagrams *d = *datagrams;
 
 	if (!d)
 		return;
-	while (d->qp && !d->failed && d->done < d->sent && now_ns() < until)
-		take_sends(d);
 	if (d->qp)
 		ibv_destroy_qp(d->qp);
 	if (d->send_cq)

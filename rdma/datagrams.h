@@ -21,7 +21,6 @@ struct datagrams;
 /* Opens a queue pair with a random Q_Key. Returns 0 or SLUICE_E*. */
 int datagrams_open(struct ibv_context *context, const struct verbs_device *device,
 		   struct datagrams **out);
-/* Waits up to 100 ms until all sends have completed. */
 void datagrams_close(struct datagrams **d);
 uint32_t datagrams_qpn(const struct datagrams *d);
 uint32_t datagrams_qkey(const struct datagrams *d);
@@ -31,6 +30,9 @@ int datagrams_fd(const struct datagrams *d);
 
 /* Returns NULL on failure, and errno gives the reason. */
 struct ibv_ah *datagrams_address(struct datagrams *d, struct ibv_ah_attr *to);
+/* Ends an address, once the datagrams that were sent there have left. Waits up to 100 ms for
+ * that. */
+void datagrams_forget(struct datagrams *d, struct ibv_ah *ah);
 /* Sends n <= DATAGRAM_BYTES bytes. Returns 0, or -1 and why. */
 int datagrams_send(struct datagrams *d, struct ibv_ah *to, uint32_t qpn, uint32_t qkey,
 		   const void *bytes, size_t n, char why[DATAGRAM_WHY_BYTES]);

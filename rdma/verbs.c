@@ -403,7 +403,9 @@ static void verbs_look(struct verbs *v, uint64_t now)
 	if (!connect_admitted(v->connect))
 		return; /* peers cannot be recognised yet */
 	v->ticking = connect_look(v->connect, now);
-	v->next_look_ns = now + (v->ticking ? LOOK_CONNECTING_NS : LOOK_NS);
+	v->next_look_ns = connect_is_behind(v->connect) ?
+				  0 :
+				  now + (v->ticking ? LOOK_CONNECTING_NS : LOOK_NS);
 }
 
 static int verbs_poll(struct transport *t, struct event *events, int n)
@@ -438,7 +440,8 @@ static int verbs_arm(struct transport *t)
 {
 	struct verbs *v = verbs_of(t);
 
-	if (!event_queue_empty(&v->events) || queues_arm(v->queues))
+	if (!event_queue_empty(&v->events) || connect_is_behind(v->connect) ||
+	    queues_arm(v->queues))
 		return 1;
 	/* Looks once more, because completions before the request make no event. */
 	if (queues_poll(v->queues) > 0 || !event_queue_empty(&v->events) || v->wants & LINK_SETTLES)

@@ -111,6 +111,7 @@ int fake_poll_cq(struct ibv_cq *ibv_cq, int n, struct ibv_wc *wc)
 	int taken = 0;
 
 	fake_lock();
+	fake_send_waiting(ibv_cq);
 	for (; taken < n && cq->count > 0; taken++) {
 		struct fake_cqe *e = &cq->entries[cq->first];
 
@@ -131,6 +132,8 @@ int fake_req_notify_cq(struct ibv_cq *cq, int solicited)
 	(void)solicited;
 	if (fake_fails("ibv_req_notify_cq", EIO))
 		return EIO;
+	if (fake.arming)
+		fake.arming();
 	fake_lock();
 	fake_cq_of(cq)->armed = 1;
 	fake_unlock();

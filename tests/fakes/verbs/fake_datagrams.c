@@ -38,8 +38,16 @@ struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 	return &a->ah;
 }
 
+/* Soft-RoCE finds the handle by its number when it makes the packet, which does not leave if the
+ * handle has ended by then: rxe_get_av() in rxe_av.c. */
 int ibv_destroy_ah(struct ibv_ah *ah)
 {
+	fake_lock();
+	for (const struct fake_qp *q = fake_qps; q != NULL; q = q->next)
+		for (uint64_t i = q->first; q->qp.qp_type == IBV_QPT_UD && i < q->end; i++)
+			if (q->wrs[i % q->capacity].wr.wr.ud.ah == ah)
+				fake_misuse("ibv_destroy_ah before a datagram has left");
+	fake_unlock();
 	free(ah);
 	fake_count(&fake_counts.ahs, -1);
 	return 0;

@@ -55,6 +55,10 @@ struct fake_settings {
 	int frees_taken; /* a place for a receive is free once a queue pair has taken the receive */
 	int held;        /* work requests wait for fake_release() */
 	int silent;      /* work requests get no completion until the queue pair ends */
+	int lazy;        /* datagrams leave when the queue for their completions is polled */
+	/* Called without the lock when a completion queue is about to be armed; NULL: nobody
+	 * looks. */
+	void (*arming)(void);
 	enum fake_cm_mode cm;
 	uint8_t mtu; /* enum ibv_mtu of the ports opened from now on */
 	/* The next executed work request of this opcode ends with this status (IBV_WC_SUCCESS:
@@ -239,6 +243,8 @@ uint8_t *fake_local_bytes(const struct fake_qp *q, const struct ibv_sge *sge, in
 /* The GID of the port; 1 if an address is that of the port. */
 const uint8_t *fake_gid(void);
 int fake_leads_here(const struct ibv_ah_attr *to);
+/* Sends the waiting datagrams whose completions go to this queue. */
+void fake_send_waiting(const struct ibv_cq *cq);
 int fake_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
 struct ibv_context *fake_context(void);
 /* Returns the context of the device to which addresses lead. */

@@ -583,10 +583,18 @@ int fake_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr
 	}
 	if (qp->state == IBV_QPS_ERR)
 		fake_qp_error(q);
-	else if (!fake.held && !fake.silent)
+	else if (!fake.held && !fake.silent && !(fake.lazy && qp->qp_type == IBV_QPT_UD))
 		execute(q);
 	fake_unlock();
 	return err;
+}
+
+void fake_send_waiting(const struct ibv_cq *cq)
+{
+	for (struct fake_qp *q = fake_qps; q != NULL && fake.lazy; q = q->next)
+		if (q->qp.send_cq == cq && q->qp.qp_type == IBV_QPT_UD &&
+		    q->qp.state == IBV_QPS_RTS)
+			execute(q);
 }
 
 static void release_from(struct fake_qp *q, int backwards)

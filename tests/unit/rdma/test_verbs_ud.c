@@ -99,6 +99,15 @@ static void check_works(struct two *x, uint32_t number)
 	assert_memory_equal(x->log->base, x->near->base, BYTES);
 }
 
+static uint32_t qkey_of(int rank)
+{
+	struct verbs_record record;
+
+	assert_int_equal(
+		verbs_record_decode(pair.record[rank], pair.record_bytes[rank], rank, &record), 0);
+	return record.qkey;
+}
+
 static int times(const char *text)
 {
 	int n = 0;
@@ -460,6 +469,46 @@ CASE(peer_closes__other_side_learns_it_at_once)
 	close_pair();
 }
 
+CASE(rank_closes_before_its_last_datagram_has_left__datagram_leaves)
+{
+	open_pair(DEPTH);
+	fake.lazy = 1;
+	verbs_transport.close(&pair.t[0]);
+	assert_int_equal(n_of(FRAME_END), 1);
+	close_pair();
+}
+
+static uint32_t flood_to, flood_qkey;
+
+/* The flood comes after the queue was found empty, and before the next event was requested. */
+static void flood_once(void)
+{
+	static const uint8_t junk[64] = "no frame";
+
+	fake.arming = NULL;
+	for (int i = 0; i < 150; i++)
+		fake_inject(junk, sizeof(junk), 4711, flood_to, flood_qkey);
+}
+
+CASE(datagrams_come_faster_than_they_are_taken__rank_does_not_sleep_before_it_has_taken_all)
+{
+	const struct sleep_ops *sleep = &verbs_transport.sleep;
+
+	open_pair(DEPTH);
+	poll_for(20);
+	flood_to = find_sent(FRAME_PROOF, 0)->to;
+	flood_qkey = qkey_of(1);
+	fake.arming = flood_once;
+	fake_inject("one", 3, 4711, flood_to, flood_qkey);
+	while (fake.arming)
+		pair_poll_side(&pair, 1);
+	assert_int_equal(sleep->arm(pair.t[1]), 1);
+	poll_for(20);
+	assert_int_equal(sleep->arm(pair.t[1]), 0);
+	sleep->disarm(pair.t[1]);
+	close_pair();
+}
+
 /* Soft-RoCE stops it when its interface is down, for example. */
 CASE(queue_pair_for_datagrams_stops__works_again)
 {
@@ -514,15 +563,6 @@ CASE(more_datagrams_than_slots_are_sent_at_once__all_arrive)
 }
 
 /* ---- strangers --------------------------------------------------------------------- */
-
-static uint32_t qkey_of(int rank)
-{
-	struct verbs_record record;
-
-	assert_int_equal(
-		verbs_record_decode(pair.record[rank], pair.record_bytes[rank], rank, &record), 0);
-	return record.qkey;
-}
 
 /* No rank answers, refuses or reconnects. */
 static void check_nothing_happens(void)
