@@ -16,6 +16,22 @@ int event_queue_open(struct event_queue *queue, uint32_t capacity)
 	return SLUICE_OK;
 }
 
+int event_queue_grow(struct event_queue *queue, uint32_t capacity)
+{
+	struct event_queue larger;
+	int rc;
+
+	if (capacity <= queue->capacity)
+		return SLUICE_OK;
+	rc = event_queue_open(&larger, capacity);
+	if (rc)
+		return rc;
+	larger.count = (uint32_t)event_queue_drain(queue, larger.slots, (int)queue->count);
+	event_queue_close(queue);
+	*queue = larger;
+	return SLUICE_OK;
+}
+
 void event_queue_close(struct event_queue *queue)
 {
 	free(queue->slots);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * A bounded queue of events that a transport generates itself, such as finished gets. One thread at
- * a time uses it. It allocates only at open. */
+ * a time uses it. It allocates only when it is opened or grows. */
 #ifndef RDMA_EVENT_QUEUE_H
 #define RDMA_EVENT_QUEUE_H
 #include "rdma/transport.h"
@@ -13,6 +13,8 @@ struct event_queue {
 };
 
 int event_queue_open(struct event_queue *queue, uint32_t capacity); /* 0 or SLUICE_ENOMEM */
+/* Makes the queue larger. Its events stay in it. Returns 0 or SLUICE_ENOMEM. */
+int event_queue_grow(struct event_queue *queue, uint32_t capacity);
 void event_queue_close(struct event_queue *queue);
 static inline int event_queue_full(const struct event_queue *queue)
 {

@@ -32,7 +32,7 @@ static char ours;
 
 /* A queue pair. The device's events point to it, and any transport of the process may read them. */
 struct owned {
-	uint32_t qpn;
+	uint32_t qpn, credits;
 	void *owner;           /* NULL: free */
 	atomic_int last_taken; /* the device reported that the pair takes no more receives */
 };
@@ -47,6 +47,8 @@ struct queues {
 	void (*completed)(void *owner, const struct ibv_wc *wc);
 	const char *failed; /* why the device's events say that the queues no longer work */
 	uint32_t receives_missing;
+	uint32_t receives; /* posted, or completed and not yet posted again */
+	int fixed;         /* the completion queue has room for all peers, as it cannot grow */
 	int ends_seen, ends_missed; /* queue pairs whose end the device reported, or did not */
 	int replaced;               /* replace_receives() was called */
 	struct owned *pairs;        /* [ranks] */
@@ -66,11 +68,46 @@ static uint32_t power_of_two_within(uint32_t n)
 	return p;
 }
 
-int queue_sizes_choose(const struct verbs_device *device, int ranks, uint32_t queue_depth,
-		       struct queue_sizes *out)
+static uint32_t credits_of(uint64_t receives, uint32_t peers)
+{
+	return receives / peers > QUEUES_GREETINGS ?
+		       (uint32_t)(receives / peers) - QUEUES_GREETINGS :
+		       0;
+}
+
+/* The completions that may wait if this number of peers is connected. */
+static uint32_t completions_of(const struct queue_sizes *s, uint32_t peers)
+{
+	const uint32_t later = peers > s->peers ? peers - s->peers : 0;
+
+	return s->receives + later * (s->later_credits + QUEUES_GREETINGS) +
+	       s->log_entries * peers + SPARE_COMPLETIONS;
+}
+
+/* The peers that connect at the start share half of the receives, as most of the others never
+ * connect. */
+static void share_receives(struct queue_sizes *s, uint32_t most, uint32_t expected, uint32_t depth)
+{
+	struct queue_sizes part = *s;
+
+	s->peers = most;
+	s->credits = s->later_credits = credits_of(s->receives, most);
+	if (expected >= most)
+		return;
+	part.peers = expected;
+	part.credits = lesser(depth, credits_of(s->receives / 2, expected));
+	part.receives = expected * (part.credits + QUEUES_GREETINGS);
+	part.later_credits = lesser(depth,
+				    credits_of(s->receives - part.receives, most - expected));
+	if (part.later_credits >= lesser(CREDITS_LEAST, depth))
+		*s = part;
+}
+
+int queue_sizes_choose(const struct verbs_device *device, uint32_t peers, uint32_t expected,
+		       uint32_t queue_depth, struct queue_sizes *out)
 {
 	const struct ibv_device_attr *a = &device->attr;
-	const uint32_t peers = ranks > 1 ? (uint32_t)ranks - 1 : 1, cqe = counted(a->max_cqe);
+	const uint32_t cqe = counted(a->max_cqe);
 	const uint64_t wish = ((uint64_t)queue_depth + QUEUES_GREETINGS) * peers;
 	struct queue_sizes s = { 0 };
 
@@ -86,8 +123,8 @@ int queue_sizes_choose(const struct verbs_device *device, int ranks, uint32_t qu
 	}
 	if (wish < s.receives)
 		s.receives = (uint32_t)wish;
-	s.credits = s.receives / peers > QUEUES_GREETINGS ? s.receives / peers - QUEUES_GREETINGS :
-							    0;
+	s.receives_most = s.receives;
+	share_receives(&s, peers, expected, queue_depth);
 	if (s.log_entries < LOG_LEAST || s.credits < lesser(CREDITS_LEAST, queue_depth) ||
 	    peers >= (uint32_t)a->max_qp)
 		return fail_quietly(SLUICE_ENOSUPP,
@@ -95,7 +132,7 @@ int queue_sizes_choose(const struct verbs_device *device, int ranks, uint32_t qu
 				    "%d completions, %d queue pairs",
 				    device->name, peers, a->max_qp_wr, a->max_srq_wr, a->max_cqe,
 				    a->max_qp);
-	s.completions = s.receives + s.log_entries * peers + SPARE_COMPLETIONS;
+	s.completions = completions_of(&s, s.peers);
 	s.max_message = device->port_attr.max_msg_sz;
 	if (!s.max_message || s.max_message > 1u << 30)
 		s.max_message = 1u << 30;
@@ -146,7 +183,7 @@ static struct ibv_qp_init_attr attributes(const struct queues *q, uint32_t inlin
 						   .max_inline_data = inline_bytes } };
 }
 
-struct ibv_qp *queues_pair_make(struct queues *q, struct ibv_pd *pd, void *owner)
+struct ibv_qp *queues_pair_make(struct queues *q, struct ibv_pd *pd, void *owner, uint32_t credits)
 {
 	struct owned *pair = q->pairs;
 	struct ibv_qp_init_attr attr;
@@ -161,6 +198,7 @@ struct ibv_qp *queues_pair_make(struct queues *q, struct ibv_pd *pd, void *owner
 		return NULL;
 	pair->qpn = qp->qp_num;
 	pair->owner = owner;
+	pair->credits = credits;
 	q->n_pairs++;
 	index_pairs(q);
 	return qp;
@@ -216,10 +254,10 @@ void queues_pair_stop(struct queues *q, struct ibv_qp *qp)
 
 /* Replaces the receives that an ended queue pair may have kept: at most those that its peer had
  * credit for. A driver whose queue is full refuses more, so this never posts too many. */
-static void replace_receives(struct queues *q)
+static void replace_receives(struct queues *q, uint32_t credits)
 {
 	struct ibv_recv_wr *bad, receive = { .wr_id = QUEUES_RECEIVE };
-	uint32_t n = q->sizes.credits + QUEUES_GREETINGS;
+	uint32_t n = credits + QUEUES_GREETINGS;
 
 	q->replaced = 1;
 	while (n > 0 && !ibv_post_srq_recv(q->srq, &receive, &bad))
@@ -240,7 +278,7 @@ void queues_pair_end(struct queues *q, struct ibv_qp *qp)
 	index_pairs(q);
 	/* The next connection begins with all credits. */
 	if (!queues_refill(q, 1) && !complete)
-		replace_receives(q);
+		replace_receives(q, pair->credits);
 }
 
 uint32_t queues_pair_reads(const struct queues *q, struct ibv_qp *qp)
@@ -457,10 +495,48 @@ static int completion_vector(const struct ibv_context *context)
 					       0;
 }
 
-static int make_queues(struct queues *q, struct ibv_pd *pd, int ranks)
+static int make_completions(struct queues *q, struct ibv_context *context, uint32_t n)
 {
-	struct ibv_srq_init_attr attr = { .srq_context = &ours,
-					  .attr = { .max_wr = q->sizes.receives, .max_sge = 1 } };
+	q->cq = ibv_create_cq(context, (int)n, NULL, q->channel, completion_vector(context));
+	return q->cq ? SLUICE_OK : verbs_failed("ibv_create_cq");
+}
+
+/* Some drivers cannot resize a completion queue, and then give the reason even if its size stays:
+ * in rdma-core 65 those of hns, qedr and erdma, and irdma for its oldest cards. */
+static int open_completions(struct queues *q, struct ibv_context *context, uint32_t most)
+{
+	int rc = make_completions(q, context, q->sizes.completions);
+
+	if (rc || q->sizes.peers >= most || !ibv_resize_cq(q->cq, (int)q->sizes.completions))
+		return rc;
+	q->fixed = 1;
+	ibv_destroy_cq(q->cq);
+	return make_completions(q, context, completions_of(&q->sizes, most));
+}
+
+int queues_grow(struct queues *q, uint32_t peers)
+{
+	const struct queue_sizes *s = &q->sizes;
+	const uint32_t completions = completions_of(s, peers),
+		       receives = completions - s->log_entries * peers - SPARE_COMPLETIONS;
+	int rc, err = q->fixed ? 0 : ibv_resize_cq(q->cq, (int)completions);
+
+	if (err)
+		return fail(err == ENOMEM ? SLUICE_ENOMEM : SLUICE_EDEVICE,
+			    "verbs: %s cannot give its completion queue room for %u peers (%u "
+			    "completions): %s",
+			    q->device, peers, completions, errno_text(err));
+	rc = receives > q->receives ? post_receives(q, receives - q->receives) : SLUICE_OK;
+	if (!rc && receives > q->receives)
+		q->receives = receives;
+	return rc;
+}
+
+static int make_queues(struct queues *q, struct ibv_pd *pd, int ranks, uint32_t most)
+{
+	struct ibv_srq_init_attr attr = {
+		.srq_context = &ours, .attr = { .max_wr = q->sizes.receives_most, .max_sge = 1 }
+	};
 	uint32_t places = 16;
 	int rc;
 
@@ -475,20 +551,20 @@ static int make_queues(struct queues *q, struct ibv_pd *pd, int ranks)
 	q->channel = ibv_create_comp_channel(pd->context);
 	if (!q->channel)
 		return verbs_failed("ibv_create_comp_channel");
-	q->cq = ibv_create_cq(pd->context, (int)q->sizes.completions, NULL, q->channel,
-			      completion_vector(pd->context));
-	if (!q->cq)
-		return verbs_failed("ibv_create_cq");
+	rc = open_completions(q, pd->context, most);
+	if (rc)
+		return rc;
 	q->srq = ibv_create_srq(pd, &attr);
 	if (!q->srq)
 		return verbs_failed("ibv_create_srq");
-	rc = post_receives(q, q->sizes.receives);
+	q->receives = q->sizes.receives;
+	rc = post_receives(q, q->receives);
 	return rc ? rc : probe_pair(q, pd);
 }
 
-int queues_open(struct ibv_pd *pd, const char *device, int ranks, struct queue_sizes *sizes,
-		struct event_queue *events, void (*completed)(void *owner, const struct ibv_wc *wc),
-		struct queues **out)
+int queues_open(struct ibv_pd *pd, const char *device, int ranks, uint32_t most,
+		struct queue_sizes *sizes, struct event_queue *events,
+		void (*completed)(void *owner, const struct ibv_wc *wc), struct queues **out)
 {
 	struct queues *q = calloc(1, sizeof(*q));
 	int rc;
@@ -499,7 +575,7 @@ int queues_open(struct ibv_pd *pd, const char *device, int ranks, struct queue_s
 	q->sizes = *sizes;
 	q->events = events;
 	q->completed = completed;
-	rc = make_queues(q, pd, ranks);
+	rc = make_queues(q, pd, ranks, most);
 	if (rc) {
 		queues_close(&q);
 		return rc;

@@ -21,27 +21,35 @@ enum {
 /* Derived from the job and the device. Constant once the queues are open. */
 struct queue_sizes {
 	uint32_t log_entries;       /* transfers and work requests of one peer; a power of two */
-	uint32_t receives, credits; /* for all peers; for one peer */
-	uint32_t completions, reads, inline_bytes;
+	uint32_t peers;             /* for which the queues have room at first; see queues_grow() */
+	uint32_t receives, credits; /* for all these peers; for one of them */
+	uint32_t later_credits;     /* for one of the other peers */
+	uint32_t receives_most;     /* for all peers that may connect */
+	uint32_t completions, reads, inline_bytes; /* completions: with these peers */
 	uint64_t max_message;
 	uint64_t pair_pinned; /* bytes that the driver pins for a queue pair */
 };
 
-/* Called first. Returns SLUICE_ENOSUPP, without logging, if the device is too small. */
-int queue_sizes_choose(const struct verbs_device *device, int ranks, uint32_t queue_depth,
-		       struct queue_sizes *out);
+/* Called first. At most `most` peers connect, and `expected` of them soon. Returns SLUICE_ENOSUPP,
+ * without logging, if the device is too small. */
+int queue_sizes_choose(const struct verbs_device *device, uint32_t most, uint32_t expected,
+		       uint32_t queue_depth, struct queue_sizes *out);
 
 struct queues;
 /* Sets sizes->inline_bytes to the value that a queue pair of the device reports, and pair_pinned to
- * the memory that it takes. completed() gets each completion with the owner of its queue pair;
- * events must have room for the events that it adds. */
-int queues_open(struct ibv_pd *pd, const char *device, int ranks, struct queue_sizes *sizes,
-		struct event_queue *events, void (*completed)(void *owner, const struct ibv_wc *wc),
-		struct queues **out);
+ * the memory that it takes. most: the number of peers that may connect. completed() gets each
+ * completion with the owner of its queue pair; events must have room for the events that it adds.
+ */
+int queues_open(struct ibv_pd *pd, const char *device, int ranks, uint32_t most,
+		struct queue_sizes *sizes, struct event_queue *events,
+		void (*completed)(void *owner, const struct ibv_wc *wc), struct queues **out);
 void queues_close(struct queues **queues);
+/* Makes room for `peers` peers, before more than that many have queue pairs. events must have room
+ * for theirs. Returns 0 or SLUICE_E*. */
+int queues_grow(struct queues *q, uint32_t peers);
 
-/* Makes a queue pair in pd. NULL: errno says why. */
-struct ibv_qp *queues_pair_make(struct queues *q, struct ibv_pd *pd, void *owner);
+/* Makes a queue pair in pd, for a peer with this number of credits. NULL: errno says why. */
+struct ibv_qp *queues_pair_make(struct queues *q, struct ibv_pd *pd, void *owner, uint32_t credits);
 /* Stops the queue pair and passes all its completions to completed(). Waits a moment until the card
  * reports that it takes no more receives. */
 void queues_pair_stop(struct queues *q, struct ibv_qp *qp);

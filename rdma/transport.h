@@ -74,6 +74,8 @@ struct transport_config {
 	 * opened on another card, number `card` of the record, for at most `peers` peers. */
 	struct transport *beside;
 	int card, peers;
+	/* The number of peers that connect at the start, where others may connect later; 0: all. */
+	int expected;
 	/* self: the ranks of the same process (in_process.h), or NULL */
 	struct neighbours *neighbours;
 	int lost_after_ms;      /* the job's limit for a lost process */

@@ -37,7 +37,8 @@ enum {
 
 struct verbs_endpoint {
 	struct endpoint endpoint;
-	struct link *link; /* closed by connect.c */
+	struct link *link;        /* closed by connect.c */
+	struct queue_sizes sizes; /* with the credits of this peer */
 	struct sendlog *log;
 	struct rights_peer *rights;
 	struct queue_pair *pair;
@@ -46,7 +47,8 @@ struct verbs_endpoint {
 
 struct verbs {
 	struct transport transport;
-	int rank, size, most_peers, lost_after_ms, link_lost_after_ms;
+	int rank, size, lost_after_ms, link_lost_after_ms;
+	int most_peers, expected; /* peers that may connect; that connect at the start */
 	const struct region *control;
 	size_t control_line_bytes;
 	struct verbs_device device;
@@ -58,7 +60,12 @@ struct verbs {
 	struct rights *rights;
 	struct queues *queues;
 	struct event_queue events;
-	struct region *slots, *copies; /* for all peers, in whole pages for each */
+	/* The memory of peers first, first + 1, ... in whole pages for each. */
+	struct room {
+		int first;
+		struct region *slots, *copies;
+	} * rooms;
+	int n_rooms, room; /* for how many peers there is room */
 	size_t copies_stride;
 
 	struct wakeup wakeup;
@@ -93,6 +100,82 @@ static int fail_link_gone(const struct verbs_endpoint *ep)
 			    link_why(ep->link));
 }
 
+/* ---- room for peers --------------------------------------------------------------- */
+
+static size_t whole_pages(size_t bytes)
+{
+	return (bytes + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
+}
+
+/* Checks that the memory of connections may be pinned: each peer's slot, copies, control line and
+ * queue pair; and the queue pairs of peers that have none yet. The size of a queue pair is known
+ * once the queues are open. */
+static int check_memlock(const struct verbs *v, int peers, const char *what)
+{
+	const size_t line = v->control_line_bytes;
+	const size_t peer = PAGE_BYTES + whole_pages(sendlog_memory(&v->sizes)) +
+			    whole_pages(line) + v->sizes.pair_pinned;
+	size_t bytes = (size_t)peers * peer;
+
+	if (v->control && !line && !v->n_peers)
+		bytes += whole_pages(v->control->bytes);
+	for (int i = 0; i < v->n_peers; i++)
+		bytes += qp_of(v->peers[i]->pair) ? 0 : v->sizes.pair_pinned;
+	return verbs_memlock_check(bytes, what);
+}
+
+static int check_memlock_of_all(const struct verbs *v)
+{
+	return check_memlock(v, (int)v->sizes.peers, "connecting this job's ranks");
+}
+
+/* Makes room for more peers, except in the queues of the card. */
+static int open_room(struct verbs *v, int more)
+{
+	const uint32_t peers = (uint32_t)(v->room + more);
+	struct room *room = realloc(v->rooms, ((size_t)v->n_rooms + 1) * sizeof(*room));
+	int rc;
+
+	if (!room)
+		return fail(SLUICE_ENOMEM, "verbs: no memory for %d more peers", more);
+	v->rooms = room;
+	room += v->n_rooms;
+	*room = (struct room){ .first = v->room };
+	rc = event_queue_grow(&v->events,
+			      v->sizes.receives_most + 3 * v->sizes.log_entries * peers + 1024);
+	if (rc)
+		return rc;
+	rc = region_open((size_t)more * PAGE_BYTES, REGION_WRITE, "slots", &room->slots);
+	if (!rc)
+		rc = region_open((size_t)more * v->copies_stride, 0, "copies", &room->copies);
+	if (rc) {
+		region_close(&room->slots);
+		return rc;
+	}
+	v->n_rooms++;
+	v->room += more;
+	return SLUICE_OK;
+}
+
+/* Makes room for the next peer, and for others that may follow. */
+static int make_room(struct verbs *v)
+{
+	static const char what[] = "connecting one more of this job's ranks";
+	int more = v->room / 2 + 8, rc;
+
+	if (v->n_peers < v->room)
+		return SLUICE_OK;
+	if (more > v->most_peers - v->room)
+		more = v->most_peers - v->room;
+	rc = check_memlock(v, more, what);
+	if (rc && more > 1)
+		rc = check_memlock(v, more = 1, what);
+	if (rc)
+		return fail(rc, "verbs: %s", sluice_last_error());
+	rc = queues_grow(v->queues, (uint32_t)(v->room + more));
+	return rc ? rc : open_room(v, more);
+}
+
 /* ---- meeting peers ---------------------------------------------------------------- */
 
 /* Lists the cards of this node, unless another transport of this rank does. */
@@ -125,10 +208,11 @@ static int verbs_admit(struct transport *t, const struct peer_keys *keys)
 /* The memory that the next peer may always use: its slot and its line of the control region. */
 static struct rights_memory memory_of(const struct verbs *v, int rank)
 {
-	const size_t at = (size_t)v->n_peers, line = v->control_line_bytes;
+	const struct room *room = &v->rooms[v->n_rooms - 1];
+	const size_t at = (size_t)(v->n_peers - room->first), line = v->control_line_bytes;
 	struct rights_memory m = {
-		.slot = (uint8_t *)v->slots->base + at * PAGE_BYTES,
-		.copies = (uint8_t *)v->copies->base + at * v->copies_stride,
+		.slot = (uint8_t *)room->slots->base + at * PAGE_BYTES,
+		.copies = (uint8_t *)room->copies->base + at * v->copies_stride,
 		.copies_bytes = v->copies_stride,
 		.control = v->control,
 	};
@@ -145,7 +229,7 @@ static int open_peer_parts(struct verbs *v, struct verbs_endpoint *ep, struct li
 {
 	const struct rights_memory memory = memory_of(v, config->peer);
 	struct sendlog_config log = { .peer = config->peer,
-				      .sizes = &v->sizes,
+				      .sizes = &ep->sizes,
 				      .events = &v->events,
 				      .memory = memory.copies,
 				      .slot = memory.slot };
@@ -158,7 +242,7 @@ static int open_peer_parts(struct verbs *v, struct verbs_endpoint *ep, struct li
 	if (rc)
 		return rc;
 	rc = qp_open(&(struct queue_pair_config){ .queues = v->queues,
-						  .sizes = &v->sizes,
+						  .sizes = &ep->sizes,
 						  .path = &v->path,
 						  .log = ep->log,
 						  .rights = ep->rights,
@@ -211,9 +295,14 @@ static int verbs_connect(struct transport *t, int rank, const uint8_t *record, s
 	if (!ep)
 		return fail(SLUICE_ENOMEM, "verbs: no memory for %zu bytes", sizeof(*ep));
 	ep->endpoint = (struct endpoint){ .transport = t, .peer = rank };
+	ep->sizes = v->sizes;
+	if (v->n_peers >= (int)v->sizes.peers)
+		ep->sizes.credits = v->sizes.later_credits;
 	rc = verbs_record_decode(record, len, rank, &its);
 	if (!rc && carrier_between(&card, &its.cards[0]) != carrier_of(&v->device))
 		rc = refuse_card(rank, &card, &its.cards[0]);
+	if (!rc)
+		rc = make_room(v);
 	if (!rc) {
 		config.its = &its;
 		memcpy(config.device, its.cards[0].device, sizeof(config.device));
@@ -502,42 +591,18 @@ static int open_watched(struct verbs *v)
 	return rc;
 }
 
-static size_t whole_pages(size_t bytes)
-{
-	return (bytes + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
-}
-
 static int open_tables(struct verbs *v)
 {
 	const size_t peers = (size_t)v->most_peers;
-	int rc;
 
 	v->peers = calloc(peers, sizeof(*v->peers));
 	v->by_rank = calloc((size_t)v->size, sizeof(*v->by_rank));
 	v->gathered.peers = calloc(peers, sizeof(*v->gathered.peers));
 	if (!v->peers || !v->by_rank || !v->gathered.peers)
 		return fail(SLUICE_ENOMEM, "verbs: no memory for a table of %d peers", v->size);
-	rc = event_queue_open(
-		&v->events, v->sizes.receives + 3 * v->sizes.log_entries * (uint32_t)peers + 1024);
-	if (rc)
-		return rc;
 	/* Whole pages keep the memory that each peer may write apart. */
 	v->copies_stride = whole_pages(sendlog_memory(&v->sizes));
-	rc = region_open(peers * PAGE_BYTES, REGION_WRITE, "slots", &v->slots);
-	return rc ? rc : region_open(peers * v->copies_stride, 0, "copies", &v->copies);
-}
-
-/* Checks that the memory of all connections may be pinned: each peer's slot, copies, control line
- * and queue pair. The size of a queue pair is known once the queues are open. */
-static int check_memlock(const struct verbs *v)
-{
-	const size_t line = v->control_line_bytes;
-	const size_t peer = PAGE_BYTES + whole_pages(sendlog_memory(&v->sizes)) +
-			    whole_pages(line) + v->sizes.pair_pinned;
-	const size_t common = v->control && !line ? whole_pages(v->control->bytes) : 0;
-
-	return verbs_memlock_check(common + (size_t)v->most_peers * peer,
-				   "connecting this job's ranks");
+	return open_room(v, (int)v->sizes.peers);
 }
 
 /* Finds the devices of this node, or takes another one of those that were found. */
@@ -565,9 +630,9 @@ static int choose_device(struct verbs *v, const struct transport_config *config)
 		rc = path_choose(&v->device, config->traffic_class, config->service_level,
 				 &v->path);
 	if (!rc)
-		rc = queue_sizes_choose(&v->device, v->most_peers + 1, config->queue_depth,
-					&v->sizes);
-	return rc ? rc : check_memlock(v);
+		rc = queue_sizes_choose(&v->device, (uint32_t)v->most_peers, (uint32_t)v->expected,
+					config->queue_depth, &v->sizes);
+	return rc ? rc : check_memlock_of_all(v);
 }
 
 static int open_parts_of_all(struct verbs *v, const struct transport_config *config)
@@ -581,10 +646,11 @@ static int open_parts_of_all(struct verbs *v, const struct transport_config *con
 	if (!rc)
 		rc = open_tables(v);
 	if (!rc)
-		rc = queues_open(rights_domain(v->rights), v->device.name, v->size, &v->sizes,
-				 &v->events, link_completed, &v->queues);
+		rc = queues_open(rights_domain(v->rights), v->device.name, v->size,
+				 (uint32_t)v->most_peers, &v->sizes, &v->events, link_completed,
+				 &v->queues);
 	if (!rc)
-		rc = check_memlock(v);
+		rc = check_memlock_of_all(v);
 	if (rc)
 		return rc;
 	connect_use(v->connect, v->queues, &v->sizes, &v->path, &v->events, &v->wants);
@@ -637,6 +703,8 @@ static int verbs_open(const struct transport_config *config, struct transport **
 	v->most_peers = config->beside ? config->peers : config->size - 1;
 	if (v->most_peers < 1)
 		v->most_peers = 1;
+	v->expected = config->expected > 0 && config->expected < v->most_peers ? config->expected :
+										 v->most_peers;
 	v->lost_after_ms = config->lost_after_ms > 0 ? config->lost_after_ms : 5000;
 	v->link_lost_after_ms = config->link_lost_after_ms > 0 ? config->link_lost_after_ms :
 								 v->lost_after_ms;
@@ -693,8 +761,11 @@ static void verbs_close(struct transport **t)
 	rights_close(&v->rights);
 	connect_close(&v->connect);
 	wakeup_close(&v->wakeup);
-	region_close(&v->slots);
-	region_close(&v->copies);
+	for (int i = 0; i < v->n_rooms; i++) {
+		region_close(&v->rooms[i].slots);
+		region_close(&v->rooms[i].copies);
+	}
+	free(v->rooms);
 	event_queue_close(&v->events);
 	free(v->peers);
 	free(v->by_rank);

@@ -50,6 +50,13 @@ int hubs_connect(const sluice_job *job, int a, int b)
 	return a == b || hubs_are(job, a) || hubs_are(job, b);
 }
 
+int hubs_peers(const sluice_job *job)
+{
+	const int is_hub = job->hubs && hubs_are(job, job->rank);
+
+	return !job->hubs || is_hub ? job->size - 1 : hubs_count(job);
+}
+
 /* Heads follow the rows. */
 static size_t head_offset(const sluice_job *job, int rank)
 {

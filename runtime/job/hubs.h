@@ -36,13 +36,15 @@ int hubs_wanted(const sluice_job *job);
 int hubs_open(sluice_job *job);
 void hubs_close(sluice_job *job);
 
-/* ---- who is a hub; only if job->hubs is not NULL ---- */
+/* ---- who is a hub; only if job->hubs is not NULL, unless stated otherwise ---- */
 int hubs_are(const sluice_job *job, int rank);
 int hubs_count(const sluice_job *job);
 /* Returns the hub of a member. */
 int hubs_of(const sluice_job *job, int member);
 /* Returns 1 if two ranks connect at the start. */
 int hubs_connect(const sluice_job *job, int a, int b);
+/* Returns the number of ranks with which this rank connects at the start; also without hubs. */
+int hubs_peers(const sluice_job *job);
 
 /* ---- rows ---- */
 /* The memory to which the hub of this member puts the messages of a round. NULL on a hub. */

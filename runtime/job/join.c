@@ -74,6 +74,7 @@ static int open_transport(sluice_job *job, const struct transport_ops *ops, int 
 		.beside = card ? opened(job, ops) : NULL,
 		.card = card,
 		.peers = peers,
+		.expected = hubs_peers(job),
 		.neighbours = job->sim_rank ? sim_rank_neighbours(job->sim_rank) : NULL,
 		.lost_after_ms = job->settings.patience.lost_after_ms,
 		.link_lost_after_ms = (int)(job->budget.link_lost_ns / 1000000),

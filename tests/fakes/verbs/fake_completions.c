@@ -39,6 +39,12 @@ int ibv_destroy_comp_channel(struct ibv_comp_channel *channel)
 	return 0;
 }
 
+static void note_size(int cqe)
+{
+	if (cqe > fake_counts.most_completions)
+		fake_counts.most_completions = cqe;
+}
+
 struct ibv_cq *ibv_create_cq(struct ibv_context *c, int cqe, void *cq_context,
 			     struct ibv_comp_channel *channel, int vector)
 {
@@ -59,6 +65,7 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *c, int cqe, void *cq_context,
 		.next = fake_cqs
 	};
 	fake_cqs = cq;
+	note_size(cqe);
 	if (channel != NULL) {
 		channel->refcnt++;
 		fake_counts.last_vector = vector;
@@ -66,6 +73,32 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *c, int cqe, void *cq_context,
 	fake_count(&fake_counts.cqs, 1);
 	fake_unlock();
 	return &cq->cq;
+}
+
+/* Drivers without the call return EOPNOTSUPP (libibverbs/dummy_ops.c of rdma-core 65). A queue is
+ * never made smaller than the number of its entries. */
+int ibv_resize_cq(struct ibv_cq *ibv_cq, int cqe)
+{
+	struct fake_cq *cq = fake_cq_of(ibv_cq);
+	struct fake_cqe *entries;
+
+	if (fake.no_resize)
+		return EOPNOTSUPP;
+	if (fake_fails("ibv_resize_cq", ENOMEM))
+		return ENOMEM;
+	if (cqe < cq->count || cqe > fake.attr.max_cqe)
+		return EINVAL;
+	fake_lock();
+	entries = fake_new((size_t)cqe * sizeof(*entries));
+	for (int i = 0; i < cq->count; i++)
+		entries[i] = cq->entries[(cq->first + i) % cq->capacity];
+	free(cq->entries);
+	cq->entries = entries;
+	cq->first = 0;
+	cq->capacity = ibv_cq->cqe = cqe;
+	note_size(cqe);
+	fake_unlock();
+	return 0;
 }
 
 int ibv_destroy_cq(struct ibv_cq *ibv_cq)
@@ -234,6 +267,7 @@ int fake_post_srq_recv(struct ibv_srq *ibv_srq, struct ibv_recv_wr *wr, struct i
 			break;
 		}
 		srq->wr_ids[(srq->first + srq->count++) % srq->capacity] = wr->wr_id;
+		fake_counts.receives_posted++;
 	}
 	fake_unlock();
 	return err;

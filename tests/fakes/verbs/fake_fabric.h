@@ -51,6 +51,7 @@ struct fake_settings {
 	int last_looks;  /* number of polls of the device's events before LAST_WQE_REACHED
 			    appears */
 	int moved;       /* addresses lead to fake1, as after the failover of a bond */
+	int no_resize;   /* completion queues keep their size */
 	int no_last_wqe; /* LAST_WQE_REACHED never appears */
 	int frees_taken; /* a place for a receive is free once a queue pair has taken the receive */
 	int held;        /* work requests wait for fake_release() */
@@ -83,10 +84,12 @@ struct fake_counts {
 	uint64_t doorbells; /* calls of ibv_post_send() */
 	uint64_t writes, writes_with_imm, reads, binds, invalidations;
 	uint64_t bytes_written, bytes_read;
-	int last_vector;    /* of the last completion queue with a channel */
-	uint64_t pinned;    /* bytes pinned by registrations and queue pairs, as VmPin in
-			       /proc/self/status */
-	uint64_t overflows; /* posts into a full send queue */
+	int last_vector;      /* of the last completion queue with a channel */
+	uint64_t pinned;      /* bytes pinned by registrations and queue pairs, as VmPin in
+				 /proc/self/status */
+	uint64_t overflows;   /* posts into a full send queue */
+	int most_completions; /* size of the largest completion queue */
+	int receives_posted;  /* in shared queues, less those that messages took */
 	uint64_t cq_overruns, no_receive, access_errors;
 	uint64_t receives_leaked;  /* receives kept by queue pairs that ended before
 				      LAST_WQE_REACHED */

@@ -2,6 +2,8 @@
  * The check of the limit on locked memory, on cards whose drivers pin as in fake_fabric.h: the
  * message names as many bytes as connecting needs. The test replaces the kernel's files and
  * limits. */
+#include "base/bytes.h"
+#include "rdma/auth.h"
 #include "sluice.h"
 #include "verbs_two.h"
 #include "cases.h"
@@ -107,4 +109,173 @@ FRESH(memlock__card_that_pins_no_queue__the_same_limit_suffices)
 	memlock = 256 << 10;
 	open_pair(DEPTH);
 	close_pair();
+}
+
+/* ---- a job of many ranks, of which few connect ------------------------------------ */
+
+enum { MANY = 512, FEW = 8, MANY_DEPTH = 4096, LINE = 256 };
+
+/* A rank of a large job, and what its card holds for it. */
+struct member {
+	struct transport *t;
+	struct region *control;
+	uint8_t record[TRANSPORT_RECORD_BYTES];
+	size_t record_bytes;
+	int connected;
+};
+
+/* expected 0: all peers connect at the start. */
+static int open_member(struct member *m, int expected)
+{
+	static uint8_t key[MANY][AUTH_KEY_BYTES];
+	struct transport_config config = { .rank = 0,
+					   .size = MANY,
+					   .queue_depth = MANY_DEPTH,
+					   .lost_after_ms = 5000,
+					   .link_lost_after_ms = 60000,
+					   .control_line_bytes = LINE,
+					   .memory_windows = "auto",
+					   .relaxed_ordering = "auto",
+					   .expected = expected };
+	const struct peer_keys keys = {
+		.rank = 0, .size = MANY, .wire_version = 1, .key = (const uint8_t(*)[32])key
+	};
+	int rc;
+
+	memset(m, 0, sizeof(*m));
+	assert_int_equal(region_open((size_t)MANY * LINE, REGION_WRITE, "control", &m->control), 0);
+	config.control = m->control;
+	rc = verbs_transport.open(&config, &m->t);
+	if (rc)
+		return rc;
+	assert_int_equal(verbs_transport.admit(m->t, &keys), 0);
+	assert_int_equal(verbs_transport.record(m->t, m->record, &m->record_bytes), 0);
+	return 0;
+}
+
+/* Begins to connect with the next peers, until this number of peers is reached. */
+static int connect_up_to(struct member *m, int peers)
+{
+	struct endpoint *e;
+	int rc = 0;
+
+	for (; m->connected < peers && !rc; m->connected += !rc) {
+		put_le32(m->record + 4, (uint32_t)m->connected + 1); /* the record of that rank */
+		rc = verbs_transport.connect(m->t, m->connected + 1, m->record, m->record_bytes,
+					     &e);
+	}
+	return rc;
+}
+
+static void close_member(struct member *m)
+{
+	verbs_transport.close(&m->t);
+	region_close(&m->control);
+	assert_null(fake_leak());
+}
+
+static void be_mlx5(void)
+{
+	fake_be(FAKE_MLX5, 1);
+	fake.attr.max_cqe = 4194303;
+	fake.attr.max_srq_wr = 32767;
+	fake.cm = FAKE_CM_SILENT;
+	memlock = RLIM_INFINITY;
+}
+
+struct holdings {
+	int completions, receives;
+	uint64_t pinned;
+};
+
+static struct holdings holdings_now(void)
+{
+	return (struct holdings){ fake_counts.most_completions, fake_counts.receives_posted,
+				  fake_counts.pinned };
+}
+
+static struct holdings holdings_with(int expected, int peers)
+{
+	struct holdings now;
+	struct member m;
+
+	fabric_setup(NULL);
+	be_mlx5();
+	assert_int_equal(open_member(&m, expected), 0);
+	assert_int_equal(connect_up_to(&m, peers), 0);
+	now = holdings_now();
+	print_message("%d ranks, %d expected, %d connecting: %d completions, %d receives, %" PRIu64
+		      " bytes pinned\n",
+		      MANY, expected, peers, now.completions, now.receives, now.pinned);
+	close_member(&m);
+	return now;
+}
+
+FRESH(member_of_512_ranks__has_queues_and_memory_for_the_peers_that_connect)
+{
+	enum { LOG = 512 };
+	const struct holdings mesh = holdings_with(0, 0), few = holdings_with(FEW, FEW),
+			      more = holdings_with(FEW, 100), all = holdings_with(FEW, MANY - 1);
+
+	assert_int_equal(mesh.receives, 32767);
+	assert_true(mesh.completions >= 32767 + (MANY - 1) * LOG);
+	assert_in_range(few.completions, few.receives + FEW * LOG, few.receives + FEW * LOG + 64);
+	assert_in_range(few.receives, FEW * 2000, 32767 / 2);
+	/* More peers than asked for get room, so that the queues seldom grow. */
+	assert_in_range(more.completions, more.receives + 100 * LOG, more.receives + 160 * LOG);
+	assert_in_range(more.receives, few.receives + 92 * 10, few.receives + 152 * 33);
+	assert_in_range(all.completions, all.receives + (MANY - 1) * LOG, mesh.completions);
+	assert_in_range(all.receives, few.receives + (MANY - 1 - FEW) * 10, 32767);
+	assert_true(few.pinned < all.pinned / 20);
+}
+
+FRESH(member_of_512_ranks__card_that_cannot_resize_a_queue__has_completions_for_all)
+{
+	struct member m;
+	int completions;
+
+	be_mlx5();
+	fake.no_resize = 1;
+	assert_int_equal(open_member(&m, FEW), 0);
+	completions = holdings_now().completions;
+	assert_true(completions >= holdings_now().receives + 511 * 512);
+	assert_int_equal(connect_up_to(&m, MANY - 1), 0);
+	assert_int_equal(holdings_now().completions, completions);
+	close_member(&m);
+}
+
+/* 4 MiB are enough for eight queue pairs of 256 KiB and their memory, and not for 500. */
+FRESH(member_of_512_ranks__memlock_for_few__refuses_only_the_peers_that_are_too_many)
+{
+	struct member m;
+
+	be_mlx5();
+	memlock = 4 << 20;
+	assert_int_equal(open_member(&m, 0), SLUICE_ENOMEM);
+	close_member(&m);
+	assert_int_equal(open_member(&m, FEW), 0);
+	assert_int_equal(connect_up_to(&m, FEW), 0);
+	assert_int_equal(connect_up_to(&m, MANY - 1), SLUICE_ENOMEM);
+	assert_in_range(m.connected, FEW, 16);
+	assert_non_null(
+		strstr(sluice_last_error(), "connecting one more of this job's ranks needs "));
+	assert_non_null(strstr(sluice_last_error(), "4194304 bytes (RLIMIT_MEMLOCK"));
+	close_member(&m);
+}
+
+FRESH(member_of_512_ranks__no_memory_to_grow__refused_with_the_reason)
+{
+	struct member m;
+
+	be_mlx5();
+	assert_int_equal(open_member(&m, FEW), 0);
+	assert_int_equal(connect_up_to(&m, FEW), 0);
+	fake.fail_call = fake_counts.calls + 1;
+	assert_int_equal(connect_up_to(&m, FEW + 1), SLUICE_ENOMEM);
+	assert_string_equal(fake_counts.failed, "ibv_resize_cq");
+	assert_non_null(strstr(sluice_last_error(), "cannot give its completion queue room for 20 "
+						    "peers"));
+	fake.fail_call = 0;
+	assert_int_equal(connect_up_to(&m, FEW + 1), 0);
+	close_member(&m);
 }
