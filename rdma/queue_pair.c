@@ -60,7 +60,7 @@ int qp_join(struct queue_pair *p, const struct path_ends *ends, unsigned peer_mt
 	if (mtu < 0)
 		return -1;
 	p->mtu = (unsigned)mtu;
-	return 0;
+	return queues_pair_start(p->config.queues, p->qp) ? qp_failed(why) : 0;
 }
 
 unsigned qp_mtu(const struct queue_pair *p)

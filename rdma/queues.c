@@ -33,6 +33,8 @@ static char ours;
 /* A queue pair. The device's events point to it, and any transport of the process may read them. */
 struct owned {
 	uint32_t qpn, credits;
+	struct ibv_qp *qp;
+	uint32_t missing;      /* of its own receives */
 	void *owner;           /* NULL: free */
 	atomic_int last_taken; /* the device reported that the pair takes no more receives */
 };
@@ -40,7 +42,7 @@ struct owned {
 struct queues {
 	struct ibv_comp_channel *channel;
 	struct ibv_cq *cq;
-	struct ibv_srq *srq;
+	struct ibv_srq *srq; /* NULL: each queue pair has its own receives */
 	const char *device;
 	struct queue_sizes sizes;
 	struct event_queue *events;
@@ -90,9 +92,11 @@ static void share_receives(struct queue_sizes *s, uint32_t most, uint32_t expect
 {
 	struct queue_sizes part = *s;
 
-	s->peers = most;
+	s->peers = s->apart ? expected : most;
 	s->credits = s->later_credits = credits_of(s->receives, most);
-	if (expected >= most)
+	if (s->apart)
+		s->receives = expected * (s->credits + QUEUES_GREETINGS);
+	if (s->apart || expected >= most)
 		return;
 	part.peers = expected;
 	part.credits = lesser(depth, credits_of(s->receives / 2, expected));
@@ -115,8 +119,10 @@ int queue_sizes_choose(const struct verbs_device *device, uint32_t peers, uint32
 	 * completion queue has a place for each of them. */
 	s.log_entries = lesser(LOG_MOST, counted(a->max_qp_wr));
 	s.log_entries = lesser(s.log_entries, cqe / 2 / peers);
-	s.receives = lesser(counted(a->max_srq_wr),
-			    cqe > SPARE_COMPLETIONS ? cqe - SPARE_COMPLETIONS : 0);
+	s.apart = !a->max_srq;
+	s.receives = s.apart ? lesser(counted(a->max_qp_wr), LOG_MOST) * peers :
+			       counted(a->max_srq_wr);
+	s.receives = lesser(s.receives, cqe > SPARE_COMPLETIONS ? cqe - SPARE_COMPLETIONS : 0);
 	if (s.log_entries >= LOG_LEAST) {
 		s.log_entries = power_of_two_within(s.log_entries);
 		s.receives = lesser(s.receives, cqe - SPARE_COMPLETIONS - s.log_entries * peers);
@@ -130,8 +136,8 @@ int queue_sizes_choose(const struct verbs_device *device, uint32_t peers, uint32
 		return fail_quietly(SLUICE_ENOSUPP,
 				    "%s is too small for %u peers: %d work requests, %d receives, "
 				    "%d completions, %d queue pairs",
-				    device->name, peers, a->max_qp_wr, a->max_srq_wr, a->max_cqe,
-				    a->max_qp);
+				    device->name, peers, a->max_qp_wr,
+				    s.apart ? a->max_qp_wr : a->max_srq_wr, a->max_cqe, a->max_qp);
 	s.completions = completions_of(&s, s.peers);
 	s.max_message = device->port_attr.max_msg_sz;
 	if (!s.max_message || s.max_message > 1u << 30)
@@ -170,16 +176,21 @@ static void index_pairs(struct queues *q)
 			q->by_qpn[place_of_qpn(q, pair->qpn)] = pair;
 }
 
+/* pair NULL: for the first peers. */
 static struct ibv_qp_init_attr attributes(const struct queues *q, uint32_t inline_bytes,
 					  struct owned *pair)
 {
+	const uint32_t receives = (pair ? pair->credits : q->sizes.credits) + QUEUES_GREETINGS;
+
 	return (struct ibv_qp_init_attr){ .qp_context = pair,
 					  .send_cq = q->cq,
 					  .recv_cq = q->cq,
 					  .srq = q->srq,
 					  .qp_type = IBV_QPT_RC,
 					  .cap = { .max_send_wr = q->sizes.log_entries,
+						   .max_recv_wr = q->srq ? 0 : receives,
 						   .max_send_sge = 1,
+						   .max_recv_sge = 1,
 						   .max_inline_data = inline_bytes } };
 }
 
@@ -191,14 +202,16 @@ struct ibv_qp *queues_pair_make(struct queues *q, struct ibv_pd *pd, void *owner
 
 	while (pair->owner)
 		pair++; /* each rank has at most one queue pair */
+	pair->credits = credits;
 	attr = attributes(q, q->sizes.inline_bytes, pair);
 	atomic_store(&pair->last_taken, 0);
 	qp = ibv_create_qp(pd, &attr);
 	if (!qp)
 		return NULL;
 	pair->qpn = qp->qp_num;
+	pair->qp = qp;
+	pair->missing = 0;
 	pair->owner = owner;
-	pair->credits = credits;
 	q->n_pairs++;
 	index_pairs(q);
 	return qp;
@@ -245,7 +258,7 @@ void queues_pair_stop(struct queues *q, struct ibv_qp *qp)
 	struct owned *pair = q->by_qpn[place_of_qpn(q, qp->qp_num)];
 
 	ibv_modify_qp(qp, &error, IBV_QP_STATE);
-	if (connected)
+	if (connected && q->srq)
 		await_last_receive(q, pair);
 	else
 		atomic_store(&pair->last_taken, 1);
@@ -275,9 +288,11 @@ void queues_pair_end(struct queues *q, struct ibv_qp *qp)
 	drain(q);
 	pair->owner = NULL;
 	q->n_pairs--;
+	q->receives_missing -= pair->missing;
+	pair->missing = 0;
 	index_pairs(q);
 	/* The next connection begins with all credits. */
-	if (!queues_refill(q, 1) && !complete)
+	if (q->srq && !queues_refill(q, 1) && !complete)
 		replace_receives(q, pair->credits);
 }
 
@@ -389,9 +404,13 @@ int queues_poll(struct queues *q)
 		return 0;
 	}
 	for (int i = 0; i < n; i++) {
-		const struct owned *pair = q->by_qpn[place_of_qpn(q, wc[i].qp_num)];
+		struct owned *pair = q->by_qpn[place_of_qpn(q, wc[i].qp_num)];
 
-		q->receives_missing += wc[i].wr_id == QUEUES_RECEIVE;
+		if (wc[i].wr_id == QUEUES_RECEIVE && (q->srq || pair)) {
+			q->receives_missing++;
+			if (!q->srq)
+				pair->missing++;
+		}
 		if (pair) /* otherwise its queue pair has ended */
 			q->completed(pair->owner, &wc[i]);
 	}
@@ -400,7 +419,7 @@ int queues_poll(struct queues *q)
 
 /* If the queue is full (ENOMEM), it holds all receives: replace_receives() has posted some that
  * were then completed after all. */
-static int post_receives(struct queues *q, uint32_t n)
+static int post_receives(struct queues *q, struct ibv_qp *qp, uint32_t n)
 {
 	struct ibv_recv_wr chain[RECEIVE_BATCH], *bad;
 
@@ -412,7 +431,7 @@ static int post_receives(struct queues *q, uint32_t n)
 			chain[i] = (struct ibv_recv_wr){ .wr_id = QUEUES_RECEIVE,
 							 .next = i + 1 < batch ? &chain[i + 1] :
 										 NULL };
-		err = ibv_post_srq_recv(q->srq, chain, &bad);
+		err = qp ? ibv_post_recv(qp, chain, &bad) : ibv_post_srq_recv(q->srq, chain, &bad);
 		if (err == ENOMEM && q->replaced)
 			return SLUICE_OK;
 		if (err)
@@ -423,16 +442,39 @@ static int post_receives(struct queues *q, uint32_t n)
 	return SLUICE_OK;
 }
 
+static int refill_pairs(struct queues *q)
+{
+	int rc = SLUICE_OK;
+
+	for (struct owned *pair = q->pairs; pair < q->pairs + q->ranks && !rc; pair++) {
+		rc = pair->missing ? post_receives(q, pair->qp, pair->missing) : SLUICE_OK;
+		if (!rc) {
+			q->receives_missing -= pair->missing;
+			pair->missing = 0;
+		}
+	}
+	return rc;
+}
+
 int queues_refill(struct queues *q, int at_once)
 {
 	int rc;
 
 	if (q->receives_missing < RECEIVE_BATCH && !at_once)
 		return SLUICE_OK;
-	rc = post_receives(q, q->receives_missing);
+	if (!q->srq)
+		return refill_pairs(q);
+	rc = post_receives(q, NULL, q->receives_missing);
 	if (!rc)
 		q->receives_missing = 0;
 	return rc;
+}
+
+int queues_pair_start(struct queues *q, struct ibv_qp *qp)
+{
+	const struct owned *pair = q->by_qpn[place_of_qpn(q, qp->qp_num)];
+
+	return q->srq ? SLUICE_OK : post_receives(q, qp, pair->credits + QUEUES_GREETINGS);
 }
 
 /* ---- sleeping --------------------------------------------------------------------- */
@@ -526,7 +568,8 @@ int queues_grow(struct queues *q, uint32_t peers)
 			    "verbs: %s cannot give its completion queue room for %u peers (%u "
 			    "completions): %s",
 			    q->device, peers, completions, errno_text(err));
-	rc = receives > q->receives ? post_receives(q, receives - q->receives) : SLUICE_OK;
+	rc = q->srq && receives > q->receives ? post_receives(q, NULL, receives - q->receives) :
+						SLUICE_OK;
 	if (!rc && receives > q->receives)
 		q->receives = receives;
 	return rc;
@@ -554,11 +597,13 @@ static int make_queues(struct queues *q, struct ibv_pd *pd, int ranks, uint32_t 
 	rc = open_completions(q, pd->context, most);
 	if (rc)
 		return rc;
-	q->srq = ibv_create_srq(pd, &attr);
-	if (!q->srq)
-		return verbs_failed("ibv_create_srq");
-	q->receives = q->sizes.receives;
-	rc = post_receives(q, q->receives);
+	if (!q->sizes.apart) {
+		q->srq = ibv_create_srq(pd, &attr);
+		if (!q->srq)
+			return verbs_failed("ibv_create_srq");
+		q->receives = q->sizes.receives;
+		rc = post_receives(q, NULL, q->receives);
+	}
 	return rc ? rc : probe_pair(q, pd);
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The objects of a card that all peers share: one completion queue, one shared receive queue, and
- * the table from queue pairs to their owners. Receives have no memory, because only immediates
+ * the table from queue pairs to their owners. On a card without shared receive queues each queue
+ * pair has its own receives. Receives have no memory, because only immediates
  * arrive. Called by verbs.c, which polls, and by link.c, which makes a queue pair for each
  * connection. */
 #ifndef RDMA_QUEUES_H
@@ -25,6 +26,7 @@ struct queue_sizes {
 	uint32_t receives, credits; /* for all these peers; for one of them */
 	uint32_t later_credits;     /* for one of the other peers */
 	uint32_t receives_most;     /* for all peers that may connect */
+	int apart; /* each queue pair has its own receives, one for each credit and greeting */
 	uint32_t completions, reads, inline_bytes; /* completions: with these peers */
 	uint64_t max_message;
 	uint64_t pair_pinned; /* bytes that the driver pins for a queue pair */
@@ -50,6 +52,9 @@ int queues_grow(struct queues *q, uint32_t peers);
 
 /* Makes a queue pair in pd, for a peer with this number of credits. NULL: errno says why. */
 struct ibv_qp *queues_pair_make(struct queues *q, struct ibv_pd *pd, void *owner, uint32_t credits);
+/* Posts the receives that only this queue pair takes, if the card shares none. Called once the
+ * queue pair has joined its peer's, before the peer sends. Returns 0 or SLUICE_E*. */
+int queues_pair_start(struct queues *q, struct ibv_qp *qp);
 /* Stops the queue pair and passes all its completions to completed(). Waits a moment until the card
  * reports that it takes no more receives. */
 void queues_pair_stop(struct queues *q, struct ibv_qp *qp);

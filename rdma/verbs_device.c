@@ -21,7 +21,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-enum { CAP_IPC_LOCK_BIT = 14 };
+enum { CAP_IPC_LOCK_BIT = 14, MICROSOFT = 0x1414 /* PCI vendor */ };
 
 const char *verbs_address_text(const struct sockaddr_storage *address, char text[80])
 {
@@ -324,10 +324,10 @@ static void try_device(struct ibv_device *device, const struct verbs_addresses *
 	err = ibv_query_device(context, &d.attr);
 	if (err)
 		fail_quietly(SLUICE_ENOSUPP, "%s cannot be queried: %s", d.name, errno_text(err));
-	else if (!d.attr.max_srq)
+	else if (!d.attr.max_srq && d.attr.vendor_id == MICROSOFT)
 		fail_quietly(SLUICE_ENOSUPP,
-			     "%s has no shared receive queues, which this transport needs (MANA "
-			     "has none): install libfabric and let SLUICE_TRANSPORT allow ofi",
+			     "%s is a MANA card, on which this transport was never tried: install "
+			     "libfabric and let SLUICE_TRANSPORT allow ofi",
 			     d.name);
 	else
 		try_ports(context, addresses, port, &d, out);

@@ -219,6 +219,10 @@ struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr
 
 	if (fake_fails("ibv_create_srq", ENOMEM))
 		return NULL;
+	if (fake_counts.srqs >= fake.attr.max_srq) {
+		errno = EOPNOTSUPP;
+		return NULL;
+	}
 	srq = fake_new(sizeof(*srq));
 	*srq = (struct fake_srq){
 		.srq = { .context = pd->context, .srq_context = attr->srq_context, .pd = pd },

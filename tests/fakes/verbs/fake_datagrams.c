@@ -67,7 +67,9 @@ int fake_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr
 			err = ENOMEM;
 		else
 			q->receives[(q->first_receive + q->n_receives++) % q->max_receives] =
-				(struct fake_receive){ wr->wr_id, wr->sg_list[0] };
+				(struct fake_receive){ wr->wr_id, wr->num_sge > 0 ?
+									  wr->sg_list[0] :
+									  (struct ibv_sge){ 0 } };
 	}
 	fake_unlock();
 	return err;

@@ -36,7 +36,7 @@ struct fake_settings {
 	int no_bind;                   /* windows are advertised, but binding one fails */
 	enum ibv_fork_status fork;     /* the fork protection of the kernel, or the one already
 					  requested */
-	uint64_t (*pair_bytes)(uint32_t requests, uint32_t inline_bytes); /* see fake_profile */
+	uint64_t (*pair_bytes)(const struct ibv_qp_cap *cap); /* see fake_profile */
 	enum ibv_transport_type transport;
 	uint8_t link_layer;
 	int no_ip;                  /* no IP address leads to the device */
@@ -121,7 +121,8 @@ struct fake_profile {
 	int frees_taken;         /* see fake_settings */
 	uint64_t longest_window; /* 0: the driver has no limit */
 	/* Returns the bytes of a queue pair's queues that the kernel pins; NULL: it pins none. */
-	uint64_t (*pair_bytes)(uint32_t requests, uint32_t inline_bytes);
+	uint64_t (*pair_bytes)(const struct ibv_qp_cap *cap);
+	int no_srq; /* there are no shared receive queues */
 };
 extern const struct fake_profile fake_profiles[FAKE_CARDS];
 /* Gives the new card the limits of a profile. Byte limits are divided by scale, so that a test
@@ -170,7 +171,7 @@ struct fake_qp {
 	uint32_t dest, max_inline;
 	struct ibv_qp_attr attr;       /* all attributes set so far */
 	uint8_t port_mtu;              /* known once rdma_cm knows the queue pair */
-	struct fake_receive *receives; /* ring of a UD queue pair */
+	struct fake_receive *receives; /* ring of a queue pair without a shared queue */
 	uint32_t max_receives, first_receive, n_receives;
 	struct fake_wr *wrs; /* ring of wr_capacity; those in [first, end) are not executed yet */
 	uint32_t capacity;

@@ -592,41 +592,42 @@ static uint64_t multiple(uint64_t n, uint64_t of)
 
 /* mlx5_calc_sq_size() in mlx5/verbs.c: the control, UMR, memory key and KLM segments have 192
  * bytes, inline data has a header of 4; plus the page of the doorbell record. */
-static uint64_t mlx5_pair(uint32_t requests, uint32_t inline_bytes)
+static uint64_t mlx5_pair(const struct ibv_qp_cap *cap)
 {
-	const uint64_t request = multiple(192 + multiple(4 + inline_bytes, 16), 64);
+	const uint64_t request = multiple(192 + multiple(4 + cap->max_inline_data, 16), 64);
 
-	return multiple(power_of_two_from(requests * request), 4096) + 4096;
+	return multiple(power_of_two_from(cap->max_send_wr * request), 4096) + 4096;
 }
 
 /* bnxt_re_get_sqmem_size() in bnxt_re/verbs.c: two spare requests, a header of 32 bytes and six
  * entries of 16 bytes; plus a table of 8 bytes for each request, rounded up to a power of two. */
-static uint64_t bnxt_re_pair(uint32_t requests, uint32_t inline_bytes)
+static uint64_t bnxt_re_pair(const struct ibv_qp_cap *cap)
 {
-	const uint64_t data = inline_bytes > 96 ? multiple(inline_bytes, 16) : 96;
+	const uint64_t data = cap->max_inline_data > 96 ? multiple(cap->max_inline_data, 16) : 96,
+		       requests = cap->max_send_wr + 2;
 
-	return multiple((requests + 2) * (32 + data) + power_of_two_from(requests + 2) * 8, 4096);
+	return multiple(requests * (32 + data) + power_of_two_from(requests) * 8, 4096);
 }
 
-/* irdma_get_wqe_shift() and irdma_get_sqdepth() in irdma/uk.c, second generation: quanta of 32
- * bytes, of which 258 are reserved; plus the pages of the receive queue and of the doorbell's
- * shadow. */
-static uint64_t irdma_pair(uint32_t requests, uint32_t inline_bytes)
+/* irdma_get_wqe_shift(), irdma_get_sqdepth() and irdma_get_rqdepth() in irdma/uk.c, second
+ * generation: quanta of 32 bytes, of which 258 of the send queue and 1 of the receive queue are
+ * reserved; plus the page of the doorbell's shadow. */
+static uint64_t irdma_pair(const struct ibv_qp_cap *cap)
 {
-	const int shift = inline_bytes <= 8   ? 0 :
-			  inline_bytes <= 39  ? 1 :
-			  inline_bytes <= 101 ? 2 :
-						3;
+	const uint32_t n = cap->max_inline_data;
+	const int shift = n <= 8 ? 0 : n <= 39 ? 1 : n <= 101 ? 2 : 3;
 
-	return multiple(power_of_two_from(((uint64_t)requests << shift) + 258) * 32, 4096) +
-	       2 * 4096;
+	return multiple(power_of_two_from(((uint64_t)cap->max_send_wr << shift) + 258) * 32, 4096) +
+	       multiple(power_of_two_from(cap->max_recv_wr + 1) * 32, 4096) + 4096;
 }
 
 /* rdma-core, providers/: mlx5/qp.c set_bind_wr() refuses more than 1UL << 31 with EOPNOTSUPP ("KLM
  * support only 2GB"). mlx4/qp.c set_bind_seg() and ionic/ionic_verbs.c pass 64 bits on without a
  * check, and so does rxe/rxe.c. The kernel's bnxt_re advertises windows of type 2B,
  * but bnxt_re/main.c has no alloc_mw. irdma/uverbs.c has one, but irdma_query_device() of Linux
- * 6.18, hw/irdma/verbs.c, sets MEM_WINDOW and not MEM_WINDOW_TYPE_2B. Linux, hw/mlx5/qp.c,
+ * 6.18, hw/irdma/verbs.c, sets MEM_WINDOW and not MEM_WINDOW_TYPE_2B. That of Linux 6.12 leaves
+ * max_srq and max_srq_wr 0, and the driver has no create_srq; 6.18 has, for the third generation
+ * only. Linux, hw/mlx5/qp.c,
  * hw/mlx4/qp.c and hw/bnxt_re/main.c report LAST_WQE_REACHED; sw/rxe of Linux 6.1 never does. */
 const struct fake_profile fake_profiles[FAKE_CARDS] = {
 	[FAKE_MLX5] = { .driver = "mlx5",
@@ -638,7 +639,7 @@ const struct fake_profile fake_profiles[FAKE_CARDS] = {
 			   .windows = 1,
 			   .no_alloc_mw = 1,
 			   .pair_bytes = bnxt_re_pair },
-	[FAKE_IRDMA] = { .driver = "irdma", .pair_bytes = irdma_pair },
+	[FAKE_IRDMA] = { .driver = "irdma", .no_srq = 1, .pair_bytes = irdma_pair },
 	[FAKE_IONIC] = { .driver = "ionic", .windows = 1 },
 	[FAKE_RXE] = { .driver = "rxe", .windows = 1, .no_last_wqe = 1, .frees_taken = 1 },
 };
@@ -652,6 +653,8 @@ void fake_be(enum fake_card card, uint64_t scale)
 	fake.no_last_wqe = profile->no_last_wqe;
 	fake.frees_taken = profile->frees_taken;
 	fake.no_alloc_mw = profile->no_alloc_mw;
+	if (profile->no_srq)
+		fake.attr.max_srq = fake.attr.max_srq_wr = 0;
 	if (!profile->windows)
 		fake.attr.device_cap_flags &= ~(unsigned)IBV_DEVICE_MEM_WINDOW_TYPE_2B;
 }

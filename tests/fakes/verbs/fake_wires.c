@@ -24,7 +24,8 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 		return NULL;
 	fake_lock();
 	if (attr->cap.max_inline_data > fake.max_inline || fake_counts.qps >= fake.attr.max_qp ||
-	    attr->cap.max_send_wr > (uint32_t)fake.attr.max_qp_wr) {
+	    attr->cap.max_send_wr > (uint32_t)fake.attr.max_qp_wr ||
+	    attr->cap.max_recv_wr > (uint32_t)fake.attr.max_qp_wr) {
 		fake_unlock();
 		errno = attr->cap.max_inline_data > fake.max_inline ? EINVAL : ENOMEM;
 		return NULL;
@@ -46,7 +47,7 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 			       .wrs = fake_new(attr->cap.max_send_wr * sizeof(*q->wrs)) };
 	q->receives = fake_new((q->max_receives + 1) * sizeof(*q->receives));
 	if (fake.pair_bytes)
-		q->pinned = fake.pair_bytes(attr->cap.max_send_wr, attr->cap.max_inline_data);
+		q->pinned = fake.pair_bytes(&attr->cap);
 	fake_counts.pinned += q->pinned;
 	fake_qps = q;
 	fake_count(&fake_counts.qps, 1);
@@ -131,9 +132,16 @@ static void complete_receive(struct fake_qp *q, struct ibv_wc wc)
 {
 	struct fake_srq *srq = srq_of(q);
 
+	wc.qp_num = q->qp.qp_num;
+	if (srq == NULL) {
+		wc.wr_id = q->receives[q->first_receive].wr_id;
+		q->first_receive = (q->first_receive + 1) % q->max_receives;
+		q->n_receives--;
+		fake_complete(fake_cq_of(q->qp.recv_cq), (struct fake_cqe){ .wc = wc });
+		return;
+	}
 	/* All receives of a queue have the same number here, so the oldest place will do. */
 	wc.wr_id = srq->wr_ids[(srq->first + srq->capacity - 1) % srq->capacity];
-	wc.qp_num = q->qp.qp_num;
 	fake_complete(fake_cq_of(q->qp.recv_cq), (struct fake_cqe){ .wc = wc, .srq = srq });
 }
 
@@ -162,15 +170,8 @@ void fake_qp_error(struct fake_qp *q)
 	q->qp.state = IBV_QPS_ERR;
 	for (; q->first < q->end; q->first++)
 		send_done(q, &q->wrs[q->first % q->capacity].wr, q->first + 1, IBV_WC_WR_FLUSH_ERR);
-	for (; q->n_receives > 0; q->n_receives--) {
-		const struct fake_receive *r = &q->receives[q->first_receive];
-
-		q->first_receive = (q->first_receive + 1) % q->max_receives;
-		fake_complete(fake_cq_of(q->qp.recv_cq),
-			      (struct fake_cqe){ .wc = { .wr_id = r->wr_id,
-							 .status = IBV_WC_WR_FLUSH_ERR,
-							 .qp_num = q->qp.qp_num } });
-	}
+	while (q->n_receives > 0)
+		complete_receive(q, (struct ibv_wc){ .status = IBV_WC_WR_FLUSH_ERR });
 }
 
 struct fake_qp *fake_qp_numbered(uint32_t number)
@@ -405,13 +406,13 @@ static enum ibv_wc_status take_receive(struct fake_qp *target, const struct ibv_
 	struct fake_srq *srq = srq_of(target);
 	const uint32_t imm = fake.next_imm ? htobe32(fake.next_imm) : wr->imm_data;
 
-	if (srq == NULL || srq->count + target->taken == 0) {
+	if (srq == NULL ? target->n_receives == 0 : srq->count + target->taken == 0) {
 		fake_counts.no_receive++;
 		return IBV_WC_RNR_RETRY_EXC_ERR;
 	}
 	if (target->taken > 0) {
 		target->taken--;
-	} else {
+	} else if (srq != NULL) {
 		srq->first = (srq->first + 1) % srq->capacity;
 		srq->count--;
 		srq->in_use++;

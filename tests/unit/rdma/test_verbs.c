@@ -79,7 +79,7 @@ FRESH(many_puts__unsignalled__send_queue_never_overflows)
 	close_all(&x);
 }
 
-FRESH(notifies_without_end__receiver_slow__no_receiver_not_ready)
+static void notify_without_end(void)
 {
 	int sent = 0;
 
@@ -99,6 +99,19 @@ FRESH(notifies_without_end__receiver_slow__no_receiver_not_ready)
 		assert_int_equal(pair.events[1][i].imm, i);
 	assert_true(sent > DEPTH);
 	close_all(&x);
+}
+
+FRESH(notifies_without_end__receiver_slow__no_receiver_not_ready)
+{
+	notify_without_end();
+}
+
+/* Each queue pair has its own receives there. */
+FRESH(notifies_without_end__card_without_shared_receive_queues__no_receiver_not_ready)
+{
+	fake_be(FAKE_IRDMA, 1);
+	notify_without_end();
+	assert_int_equal(fake_counts.cq_overruns, 0);
 }
 
 FRESH(read_depth_of_one__eight_gets__one_at_a_time)

@@ -32,8 +32,6 @@ static void flap(int kind)
 {
 	int sent = 0;
 
-	fake_reset();
-	logged[0] = '\0';
 	struct two x = open_two(DEPTH);
 	for (int round = 0; round < 5; round++) {
 		for (int i = 0; i < 7; i++, sent++) {
@@ -70,6 +68,15 @@ FRESH(flap__completion_errors_only__every_notify_arrives_once_and_in_order)
 FRESH(flap__disconnected_without_completions__every_notify_arrives_once_and_in_order)
 {
 	flap(2);
+}
+
+FRESH(flap__card_without_shared_receive_queues__every_notify_arrives_once_and_in_order)
+{
+	for (int kind = 0; kind < 3; kind++) {
+		fabric_setup(state);
+		fake_be(FAKE_IRDMA, 1);
+		flap(kind);
+	}
 }
 
 /* The connection breaks among them (2), or before them (1), or the card refuses the chain (0). */
@@ -278,6 +285,13 @@ FRESH(reconnect__1000_times_without_last_wqe_reached__each_credit_has_a_receive)
 	fake.takes = 1;
 	reconnect();
 	assert_non_null(strstr(logged, "does not report when a queue pair has taken its last"));
+}
+
+FRESH(reconnect__1000_times_on_a_card_without_shared_receive_queues__each_credit_has_one)
+{
+	fake_be(FAKE_IRDMA, 1);
+	reconnect();
+	assert_null(strstr(logged, "does not report when a queue pair has taken its last"));
 }
 
 /* A bond fails over to the port of another card and back: its address follows. */

@@ -324,6 +324,22 @@ TEST(job__on_infiniband_without_ip__same_digest_as_over_the_connection_manager)
 	assert_in_range(fake_counts.datagrams_sent, RANKS * (RANKS - 1), 1000);
 }
 
+/* E810: neither memory windows nor shared receive queues. */
+TEST(job__on_cards_of_irdma__same_digest_as_on_another_card)
+{
+	uint64_t digest;
+
+	fake_reset();
+	run_job();
+	digest = digests[0];
+	fake_reset();
+	fake_be(FAKE_IRDMA, 1);
+	run_job();
+	assert_int_equal(digests[0], digest);
+	assert_int_equal(fake_counts.no_receive, 0);
+	assert_int_equal(fake_counts.cq_overruns, 0);
+}
+
 /* With 2 GiB scaled to 64 KiB, the log of a shard has 17 windows, and the user's region represents
  * one of 3 GiB. */
 TEST(job__logs_and_regions_longer_than_a_window_of_mlx5__same_digest_as_on_another_card)
