@@ -11,8 +11,8 @@ cd "$work" || exit 1
 failed=0
 wrong() { echo "wrong: $*"; failed=1; }
 
-unset A9A
-"$program" --quick --output page.md --only 2,15,17 >said 2>&1
+unset A9A TEXT
+"$program" --quick --output page.md --only 2,14,15,17 >said 2>&1
 status=$?
 [ $status -le 1 ] || { cat said; wrong "reproduce --quick: status $status"; }
 [ -f page.md ] || { cat said; wrong "no page"; exit 1; }
@@ -27,6 +27,15 @@ rows() { grep -c "^| $1 |.*| $2 | [^|]* | [^|]* |\$" page.md; }
 for text in 'up=topk(0.025) down=topk(0.025)' '## 15. Conservation' '--only'; do
 	grep -qF -- "$text" page.md || wrong "the page does not show: $text"
 done
+
+[ "$(rows 14 'not run: no data')" -ge 1 ] || wrong "section 14 does not report that it has no text"
+# The runs of section 14 on a small text. All must end, and the bytes of the first one be those of dense.
+awk 'BEGIN { for (i = 0; i < 2000; i++) printf "%c", 97 + i * i % 11 }' >text
+"$program" --quick --output text.md --only 14 --text text >said 2>&1
+[ "$(grep -c '^| 14 |.*difference' text.md)" -ge 7 ] || { cat said text.md; wrong "a run of section 14 failed"; }
+grep -q '^| dense | 0.9, 0.95 |.*| 1/1 | 1/1 | 1/1 |$' text.md || { cat text.md; wrong "section 14 has no dense run"; }
+"$program" --quick --output text.md --only 14 --text nowhere >said 2>&1
+grep -q '^| 14 |.*cannot open nowhere' text.md || wrong "section 14 does not say why it has no text"
 
 cp page.md kept.md
 "$program" --quick --only 15 --output nowhere/page.md >said 2>&1 &&

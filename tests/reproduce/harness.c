@@ -53,16 +53,15 @@ static double share_of_step(uint64_t ns, const sluice_model_stats *stats)
 	return (double)ns / 1e9 / (double)stats->steps;
 }
 
-static void draw_point(const struct running *r, const struct seat *seat,
-		       const sluice_model_stats *stats)
+static void draw_point(const struct running *r, const float *x, const sluice_model_stats *stats)
 {
 	const struct problem *p = r->run->problem;
 
 	fprintf(r->curve, "{\"step\":%llu,\"seconds\":%.6f,\"loss\":%.9g,",
 		(unsigned long long)stats->steps, (double)(now_ns() - r->start_ns) / 1e9,
-		p->objective(p, seat->x));
+		p->objective(p, x));
 	if (p->accuracy)
-		fprintf(r->curve, "\"accuracy\":%.4f,", p->accuracy(p, seat->x));
+		fprintf(r->curve, "\"accuracy\":%.4f,", p->accuracy(p, x));
 	fprintf(r->curve,
 		"\"pushed_total\":%llu,\"pulled_total\":%llu,\"residual_norm\":%.6g,"
 		"\"density_up\":%.6g,\"density_down\":%.6g,\"compress\":%.9f,\"push\":%.9f,"
@@ -76,8 +75,16 @@ static void draw_point(const struct running *r, const struct seat *seat,
 		share_of_step(stats->apply_ns, stats));
 }
 
+/* Returns the parameters to measure, or NULL after a failure. */
+static const float *measured(struct seat *seat)
+{
+	if (!seat->run->measured)
+		return seat->x;
+	return seat->run->measured(seat, seat->point) ? NULL : seat->point;
+}
+
 /* Each worker adds what its step moved; worker 0 measures now and then. */
-static int follow(struct running *r, const struct seat *seat, struct counters *before)
+static int follow(struct running *r, struct seat *seat, struct counters *before)
 {
 	const int measure = !seat->rank && (seat->step + 1) % r->run->curve_every == 0;
 	sluice_model_stats stats = { .size = measure ?
@@ -89,9 +96,13 @@ static int follow(struct running *r, const struct seat *seat, struct counters *b
 	r->so_far.down_bytes += stats.pulled_bytes - before->down_bytes;
 	before->up_bytes = stats.pushed_bytes;
 	before->down_bytes = stats.pulled_bytes;
-	if (!rc && measure)
-		draw_point(r, seat, &stats);
-	return rc;
+	if (rc || !measure)
+		return rc;
+	const float *x = measured(seat);
+
+	if (x)
+		draw_point(r, x, &stats);
+	return x ? 0 : -1;
 }
 
 /* ---- a worker -------------------------------------------------------------- */
@@ -119,7 +130,7 @@ static int train(struct running *r, struct seat *seat)
 	return rc;
 }
 
-static int collect(const struct seat *seat, struct outcome *out)
+static int collect(struct seat *seat, struct outcome *out)
 {
 	sluice_model_stats stats = { .size = sizeof stats };
 	int rc = sluice_stats(seat->model, &stats);
@@ -133,7 +144,11 @@ static int collect(const struct seat *seat, struct outcome *out)
 	if (!seat->rank) {
 		out->steps = stats.steps;
 		snprintf(out->recipe, sizeof out->recipe, "%s", sluice_recipe_text(seat->model));
-		memcpy(out->x, seat->x, seat->run->problem->count * sizeof *out->x);
+		const float *x = measured(seat);
+
+		if (!x)
+			return -1;
+		memcpy(out->x, x, seat->run->problem->count * sizeof *out->x);
 	}
 	return rc;
 }
@@ -159,7 +174,8 @@ static int rank_main(sluice_job *job, void *context)
 			     .rank = sluice_rank(job),
 			     .lr = run->lr,
 			     .x = zeroed(n, sizeof(float)),
-			     .grad = zeroed(n, sizeof(float)) };
+			     .grad = zeroed(n, sizeof(float)),
+			     .point = run->measured ? zeroed(n, sizeof(float)) : NULL };
 	const sluice_model_attr attr = { .size = sizeof attr,
 					 .count = n,
 					 .recipe = run->recipe,
@@ -180,6 +196,7 @@ static int rank_main(sluice_job *job, void *context)
 	sluice_model_close(&seat.model);
 	free(seat.x);
 	free(seat.grad);
+	free(seat.point);
 	return rc;
 }
 

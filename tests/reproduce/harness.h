@@ -26,6 +26,9 @@ struct run {
 	int (*step)(struct seat *seat);
 	/* Called after each step of a worker, with the same results. May be NULL. */
 	int (*after)(struct seat *seat);
+	/* Writes the parameters to measure, such as the common ones of workers that drift. NULL: x.
+	 */
+	int (*measured)(struct seat *seat, float *point);
 	void *context;
 	/* Directory for metrics in the format of sluice-train, which sluice-plot draws. NULL: none
 	 * are written. */
@@ -42,6 +45,7 @@ struct seat {
 	uint64_t step; /* from 0 */
 	float lr;
 	float *x, *grad; /* problem->count */
+	float *point;    /* scratch for run->measured; NULL without it */
 };
 
 struct counters {
@@ -53,7 +57,7 @@ struct outcome {
 	char why[512];       /* the reason if rc is not 0 */
 	int offered;         /* 0: the recipe does not parse */
 	char recipe[1024];   /* normalised */
-	float *x;            /* parameters of worker 0 at the end */
+	float *x;            /* parameters of worker 0 at the end, as measured */
 	struct counters sum; /* sum over the workers */
 	uint64_t steps;      /* steps of worker 0 */
 	double seconds;

@@ -10,6 +10,7 @@ tests_reproduce_reproduce_SOURCES = \
 	tests/reproduce/memory.h \
 	tests/reproduce/mlp.c \
 	tests/reproduce/page.c tests/reproduce/page.h \
+	tests/reproduce/pool.c tests/reproduce/pool.h \
 	tests/reproduce/problem.h \
 	tests/reproduce/quad.c \
 	tests/reproduce/regression.c \
@@ -22,6 +23,7 @@ tests_reproduce_reproduce_SOURCES = \
 	tests/reproduce/section_global.c \
 	tests/reproduce/section_histogram.c \
 	tests/reproduce/section_lazy.c \
+	tests/reproduce/section_local.c \
 	tests/reproduce/section_saddle.c \
 	tests/reproduce/section_scalecom.c \
 	tests/reproduce/section_sketch.c \
@@ -29,7 +31,8 @@ tests_reproduce_reproduce_SOURCES = \
 	tests/reproduce/section_threshold.c \
 	tests/reproduce/section_topk.c \
 	tests/reproduce/section_unbiased.c \
-	tests/reproduce/section_wire.c
+	tests/reproduce/section_wire.c \
+	tests/reproduce/text.c
 tests_reproduce_reproduce_CPPFLAGS = $(AM_CPPFLAGS) $(BLAS_CFLAGS)
 tests_reproduce_reproduce_LDADD = libtrain.la libestimate.la libinternal.la $(BLAS_LIBS) -lm
 
@@ -37,7 +40,8 @@ dist_check_SCRIPTS += tests/reproduce/check.sh
 TESTS += tests/reproduce/check.sh
 EXTRA_DIST += tests/reproduce/RESULTS.md tests/reproduce/figures
 
-# The a9a set, LIBSVM text, plain or gzip: make reproduce A9A=FILE. To keep the page, copy it and its
+# The a9a set, LIBSVM text, plain or gzip: make reproduce A9A=FILE. Section 14 needs TEXT=FILE, tiny Shakespeare,
+# plain or gzip, and adds a quarter of an hour of a core. To keep the page, copy it and its
 # figures to tests/reproduce/ of the source tree.
 figures = tests/reproduce/figures
 reproduce: tests/reproduce/reproduce

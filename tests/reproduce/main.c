@@ -9,6 +9,7 @@
 #include <getopt.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
@@ -32,9 +33,10 @@ static const char usage[] =
 	"\n"
 	"  --output FILE   the page (default RESULTS.md)\n"
 	"  --a9a FILE      the public a9a set, LIBSVM text, plain or .gz (default $A9A)\n"
+	"  --text FILE     tiny Shakespeare, plain or .gz, for section 14 (default $TEXT)\n"
 	"  --figures DIR   where runs leave what sluice-plot draws (default: nowhere)\n"
 	"  --only N[,N]..  these sections only\n"
-	"  --jobs N        sections at a time (default 2)\n"
+	"  --jobs N        sections at a time, and runs of section 14 (default 2)\n"
 	"  --quick         small sizes: whether everything still runs; no criterion is judged by "
 	"it\n"
 	"  --help          this text\n"
@@ -42,11 +44,12 @@ static const char usage[] =
 	"Exit status: 0, 1 if a criterion failed or the page could not be written, 2 for wrong "
 	"options.\n";
 
-/* Warnings of the guard against divergence in this section. */
-static struct {
+/* Warnings of the guard against divergence in this section, in memory that is shared with the
+ * processes of its runs. */
+static struct guard {
 	atomic_int n;
 	char first[400];
-} guard;
+} * guard;
 
 /* The row of a run has the reason why it ended. The same log line from hundreds of ranks would hide
  * it. */
@@ -56,8 +59,8 @@ static void listen(int level, const char *line, void *context)
 
 	(void)level;
 	(void)context;
-	if (warning && !atomic_fetch_add(&guard.n, 1))
-		snprintf(guard.first, sizeof(guard.first), "%s", warning + 2);
+	if (warning && !atomic_fetch_add(&guard->n, 1))
+		snprintf(guard->first, sizeof(guard->first), "%s", warning + 2);
 }
 
 /* Fails if the guard has warned, because every run should converge. */
@@ -67,15 +70,21 @@ static void judge_guard(struct page *page)
 					     "no training is taken for one that diverges",
 					     "no warning in any run of the section" };
 
-	if (guard.n)
-		page_row(page, &silent, VERDICT_FAILS, "%d warnings, the first: %s", guard.n,
-			 guard.first);
+	if (guard->n)
+		page_row(page, &silent, VERDICT_FAILS, "%d warnings, the first: %s", guard->n,
+			 guard->first);
 }
 
 static void write_section(const struct section *s, const struct options *options, FILE *file)
 {
 	struct page page;
 
+	guard = mmap(NULL, sizeof(*guard), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+		     0);
+	if (guard == MAP_FAILED) {
+		perror("reproduce: no memory for a section");
+		_exit(2);
+	}
 	page_open(&page, s->number, options);
 	s->write(&page);
 	judge_guard(&page);
@@ -134,13 +143,13 @@ static int end_section(struct part *parts, size_t n)
 	return -1;
 }
 
-static int run_sections(const struct section **wanted, size_t n, int jobs,
-			const struct options *options, struct part *parts)
+static int run_sections(const struct section **wanted, size_t n, const struct options *options,
+			struct part *parts)
 {
 	size_t started = 0, ended = 0;
 
 	while (ended < n) {
-		if (started < n && started - ended < (size_t)jobs) {
+		if (started < n && started - ended < (size_t)options->jobs) {
 			if (start_section(wanted[started], options, &parts[started]))
 				return -1;
 			started++;
@@ -267,6 +276,7 @@ int main(int argc, char **argv)
 {
 	static const struct option long_options[] = { { "output", required_argument, NULL, 'o' },
 						      { "a9a", required_argument, NULL, 'a' },
+						      { "text", required_argument, NULL, 't' },
 						      { "figures", required_argument, NULL, 'f' },
 						      { "only", required_argument, NULL, 'n' },
 						      { "jobs", required_argument, NULL, 'j' },
@@ -274,12 +284,12 @@ int main(int argc, char **argv)
 						      { "help", no_argument, NULL, 'h' },
 						      { NULL, 0, NULL, 0 } };
 	const char *output = "RESULTS.md", *only = NULL;
-	struct options options = { .a9a = getenv("A9A") };
+	struct options options = { .a9a = getenv("A9A"), .text = getenv("TEXT"), .jobs = 2 };
 	const struct section *wanted[SECTIONS_MOST];
 	struct part parts[SECTIONS_MOST] = { { .pid = 0 } };
 	char command[512] = "";
 	size_t n = 0;
-	int c, jobs = 2;
+	int c;
 
 	for (int i = 0; i < argc; i++)
 		snprintf(command + strlen(command), sizeof command - strlen(command), "%s%s",
@@ -288,16 +298,17 @@ int main(int argc, char **argv)
 		switch (c) {
 		case 'o': output = optarg; break;
 		case 'a': options.a9a = optarg; break;
+		case 't': options.text = optarg; break;
 		case 'f': options.figures = optarg; break;
 		case 'n': only = optarg; break;
-		case 'j': jobs = atoi(optarg); break;
+		case 'j': options.jobs = atoi(optarg); break;
 		case 'q': options.quick = 1; break;
 		case 'h': fputs(usage, stdout); return 0;
 		default: return 2;
 		}
 	if (optind < argc)
 		return misuse("takes options only");
-	if (jobs < 1)
+	if (options.jobs < 1)
 		return misuse("--jobs takes a number from 1");
 	if (listed(only, 0) < 0)
 		return misuse("--only takes numbers of sections");
@@ -308,7 +319,7 @@ int main(int argc, char **argv)
 		return misuse("--only names no section");
 	sluice_set_log(listen, NULL);
 	uint64_t start = now_ns();
-	if (run_sections(wanted, n, jobs, &options, parts)) {
+	if (run_sections(wanted, n, &options, parts)) {
 		fprintf(stderr, "reproduce: the sections could not be run\n");
 		return 1;
 	}

@@ -14,8 +14,10 @@ struct claim {
 
 struct options {
 	const char *a9a;     /* a file, or NULL */
+	const char *text;    /* the same */
 	const char *figures; /* directory for the runs that are drawn, or NULL */
 	int quick;
+	int jobs; /* sections, or runs of a section, at a time */
 };
 
 struct page {

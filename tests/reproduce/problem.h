@@ -79,6 +79,12 @@ struct rows graded_rows(int workers, int alike, int squared);
 /* ---- mlp.c: 784 inputs, one hidden layer of ReLU, 10 classes; generated pictures ---- */
 struct problem mlp_problem(size_t hidden, uint32_t batch);
 
+/* ---- text.c ---- */
+
+/* Reads a text, plain or gzip, whose next character is predicted. 0, or -1 with why[]. Its memory
+ * exists until the process ends. */
+int text_problem(const char *path, uint32_t batch, struct problem *out, char *why, size_t cap);
+
 /* ---- quad.c ---- */
 
 /* A problem's start. */

@@ -16,6 +16,7 @@ const struct section sections[] = {
 	{ 11, "Gaussian_k", section_gaussiank },
 	{ 12, "PQASGD and sparse averaging", section_average },
 	{ 13, "Distributions from few bits", section_histogram },
+	{ 14, "Local steps, and few bits with AdamW", section_local },
 	{ 15, "Conservation", section_conservation },
 	{ 17, "What crosses the wire", section_wire },
 };
