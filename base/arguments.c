@@ -11,7 +11,7 @@ int argument_aligned(const void *address, size_t bytes, const char *argument, co
 		return 0;
 	return fail(SLUICE_EINVAL,
 		    "%s: %s at %p is not aligned to its elements of %zu bytes: copy it to memory "
-		    "of malloc(), or give the address of an element",
+		    "from malloc(), or pass the address of an element",
 		    function, argument, address, bytes);
 }
 

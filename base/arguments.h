@@ -8,9 +8,9 @@
 /* Checks that address is NULL or a multiple of `bytes`, the size of an element. */
 int argument_aligned(const void *address, size_t bytes, const char *argument, const char *function);
 
-/* Checks the size that a caller gives for its struct. Structs only grow at their end. The size of
- * each version is a multiple of `alignment`, so no version ends inside a member. least: the size of
- * the oldest version. */
+/* Checks the size that a caller gives for its struct. `least` is the size of the struct's oldest
+ * version. Structs only grow at their end, and the size of each version is a multiple of
+ * `alignment`, so no version ends inside a member. */
 int argument_size(size_t size, size_t least, size_t alignment, const char *type,
 		  const char *function);
 #endif

@@ -96,8 +96,9 @@ static int have_crc_instructions(void)
 #endif
 
 /* Each CRC instruction waits for the result of the one before it, but three independent ones run in
- * parallel. The input is therefore read as three streams of STREAM bytes each. To join two
- * remainders, the first is advanced by the effect of STREAM zero bytes. */
+ * parallel. The input is therefore read as three streams of STREAM bytes each. Before two
+ * remainders are joined, the first one is advanced over STREAM zero bytes, because it stands that
+ * far to the left of the second. */
 enum { STREAM = 1024 };
 static uint32_t shift_table[4][256];
 static pthread_once_t shift_table_once = PTHREAD_ONCE_INIT;
@@ -200,7 +201,8 @@ __attribute__((target(FOLDS_TARGET))) static uint32_t crc32c_by_folds(uint32_t c
 		d = fold_crc(d, by_128, load_32(p + 96));
 	}
 	a = fold_crc(fold_crc(a, by_64, c), by_32, fold_crc(b, by_64, d));
-	/* The first half of the remainder is 16 bytes to the left of the second half. */
+	/* The first half of the remainder stands 16 bytes to the left of the second half, so it is
+	 * moved by 16 bytes before the two are added. */
 	a = fold_crc(a, by_16, _mm256_permute2x128_si256(a, a, 0x11));
 	const __m128i left = _mm256_castsi256_si128(a);
 	const uint32_t r = crc_of_8(crc_of_8(0, (uint64_t)_mm_cvtsi128_si64(left)),
@@ -274,7 +276,7 @@ uint64_t digest64(const void *bytes, size_t n)
 		left -= taken;
 	}
 
-	/* The length distinguishes padding from zeros in the input. */
+	/* Without the length, padding would look like zeros in the input. */
 	uint64_t h = spread((uint64_t)n + end_factor);
 
 	h = spread(rotate_left(h, 17) ^ a);

@@ -23,9 +23,10 @@ static const struct device_ops *_Atomic loaded;
 static void *module_handle; /* handle of the loaded module; set before `loaded`, and never closed */
 static char module_file[PATH_MAX]; /* the file that load_module() opened or tried to open; protected
 				      by lock */
-static char reason[PATH_MAX + 256]; /* why loading failed (it is tried once); protected by lock */
+static char reason[PATH_MAX + 256]; /* why loading failed; it is tried only once; protected by
+				       lock */
 
-/* Writes module_file. Returns -1 if there is no module, and writes the cause to `reason`. */
+/* Sets module_file. If there is no module, returns -1 and writes the cause to `reason`. */
 static int choose_file(void)
 {
 	const char *named = getenv("SLUICE_GPU");
@@ -99,8 +100,8 @@ const char *device_module_path(void)
 	return module_file;
 }
 
-/* Asks the driver that is already in the process; used when the module is unavailable. This relies
- * on the driver's ABI: cuPointerGetAttribute(void *, CU_POINTER_ATTRIBUTE_MEMORY_TYPE = 2,
+/* Asks the driver that the process has loaded already. Used when the module is unavailable. This
+ * relies on the driver's ABI: cuPointerGetAttribute(void *, CU_POINTER_ATTRIBUTE_MEMORY_TYPE = 2,
  * CUdeviceptr), where the result 2 means device memory. */
 static int driver_says_device(void *driver, const void *p)
 {
@@ -112,8 +113,8 @@ static int driver_says_device(void *driver, const void *p)
 	return symbol && !get(&type, 2, (unsigned long long)(uintptr_t)p) && type == 2;
 }
 
-/* dl_iterate_phdr() calls this only for the first object: returning 1 ends the iteration, and every
- * entry holds how many objects were ever loaded. */
+/* A callback of dl_iterate_phdr() that sees only the first object, because returning 1 ends the
+ * iteration. Each entry holds the number of objects that were ever loaded. */
 static int count_loaded(struct dl_phdr_info *info, size_t size, void *context)
 {
 	if (size >= offsetof(struct dl_phdr_info, dlpi_adds) + sizeof(info->dlpi_adds))
@@ -122,11 +123,11 @@ static int count_loaded(struct dl_phdr_info *info, size_t size, void *context)
 }
 
 /* Returns a handle of the driver's library, which the caller closes, or NULL if the process has not
- * loaded it. The search also looks at files. Every push and pull calls this function, so it
- * searches only if a library was loaded since the last search. */
+ * loaded it. The search is slow, because dlopen() also looks at files, and every push and pull
+ * calls this function. It therefore searches only if a library was loaded since the last search. */
 static void *driver_in_process(void)
 {
-	/* The number of objects ever loaded, at the last search that found no driver. */
+	/* The number of objects that had ever been loaded when a search last found no driver. */
 	static _Atomic unsigned long long without;
 	unsigned long long now = 0;
 	void *driver;
@@ -175,7 +176,7 @@ void device_scope_begin(const void *p, void *stream, struct device_scope *scope)
 	scope->ops = NULL;
 	if (!stream || !p)
 		return;
-	if (!ops) /* a stream exists only where CUDA is in use, so the module is needed */
+	if (!ops) /* a stream exists only where CUDA is in use, so a missing module is an error */
 		ops = device_load(&why);
 	if (ops && ops->enter(p, &scope->before))
 		scope->ops = ops;

@@ -19,9 +19,10 @@ struct device_span {
 	uint32_t begin, end;
 };
 
-/* When a push checks the gradient for NaN and infinity. Nothing is selected from a gradient that
- * has them. FIRST checks in an extra pass before the update, which then changes nothing. LATE
- * checks only if the sum is not finite; the residual and velocity are then spoilt. */
+/* How a push checks the gradient for NaN and infinity. Nothing is selected from a gradient that has
+ * them. FIRST checks in an extra pass before the update, and a bad gradient changes nothing. LATE
+ * checks only if the sum is not finite; by then the residual and velocity contain the bad
+ * values. */
 enum device_judge { DEVICE_JUDGE_NOT, DEVICE_JUDGE_FIRST, DEVICE_JUDGE_LATE };
 
 enum device_draw { DEVICE_DRAW_NONE, DEVICE_DRAW_DENSITY, DEVICE_DRAW_VARIANCE };
@@ -35,17 +36,18 @@ struct device_select {
 	float grad_scale; /* 8-bit types: the gradient is this * code; other types: 1 */
 	float scale;      /* residual += scale * grad */
 	int judge;        /* enum device_judge */
-	int fresh;        /* set the residual to zero first */
-	/* Operations on grad before it is added, in this order. */
+	int fresh;        /* 1: set the residual to zero first */
+	/* Operations on grad before it is added. They run in this order. */
 	int zero;        /* replace NaN and infinity by 0 and count them; judge is ignored */
 	float clip;      /* if above 0: scale grad so that its 2-norm is at most this value */
 	float *velocity; /* if not NULL: it becomes momentum * velocity + scale * grad, and is added
 			    in place of grad */
 	float momentum;
-	/* The rule of selection. The default is the k coordinates of largest magnitude. */
+	/* The rule of selection. By default, the k coordinates of largest magnitude are
+	 * selected. */
 	uint64_t k;
-	/* If not 0: instead, select the k largest of each block of this many coordinates, counted
-	 * from 0, and block_quota() of a shorter one (select_rules.h). */
+	/* If not 0: instead, each block of this many coordinates gives its k largest. Blocks count
+	 * from coordinate 0. A shorter block gives block_quota() coordinates (select_rules.h). */
 	uint32_t block;
 	/* Instead, select all coordinates whose magnitude is at least `level`, except zeros. */
 	int by_level;
@@ -54,7 +56,7 @@ struct device_select {
 	 * and the deviation. quantile is gaussian_quantile() of the density. */
 	int gaussian;
 	double quantile;
-	/* Instead, select each coordinate with its own probability, by its own random number.
+	/* Instead, select each coordinate with its own probability, using its own random number.
 	 * wanted is the density or epsilon. A coordinate selected with a probability below 1 gets
 	 * the value sign / lambda, also in the residual. */
 	int draw; /* enum device_draw */
@@ -75,33 +77,33 @@ struct device_selected {
 	uint64_t nonfinite; /* number of NaN and infinite values in grad, if judge or zero is set */
 	uint64_t first_nonfinite;
 	float bad;       /* in a push: the first non-finite value */
-	unsigned passes; /* number of passes over the vector; 1 with a good hint */
+	unsigned passes; /* number of passes over the vector; 1 if the hint was good */
 	float largest;   /* the largest magnitude in the whole vector, before any draw */
-	int overfull;    /* by_level, gaussian, draw: more coordinates qualified than fit; n is
-			    then 0 */
-	int settled;     /* in a push: 1 if the residual was updated, as `settle` requested */
+	int overfull; /* 1 if by_level, gaussian or draw found more coordinates than fit; n is then
+			 0 */
+	int settled;  /* in a push: 1 if the residual was updated because `settle` was set */
 };
 
 /* ---- a compressor: the selections of a model's gradients, and its messages ---- */
 
 struct device_compressor;
 
-/* The sizes that a compressor is opened for. */
+/* The sizes for which a compressor is opened. */
 struct device_shape {
 	int device;
 	size_t n, k; /* number of coordinates, and the most that are selected */
-	const struct device_span *exempt; /* ascending spans whose non-zero coordinates are all
-					     selected, in addition to k; copied */
+	const struct device_span *exempt; /* ascending spans; all their non-zero coordinates are
+					     selected, in addition to k; the list is copied */
 	size_t n_exempt;
 	size_t parts;    /* messages per push */
-	unsigned blocks; /* most blocks per kernel; 0: as many as are resident */
-	/* columns of the sketches of all parts together; 0: there are no sketches */
+	unsigned blocks; /* the most blocks per kernel; 0: as many as are resident */
+	/* total columns of the sketches of all parts; 0: there are no sketches */
 	uint32_t sketch_columns;
-	size_t landed; /* most entries of a list for which land() reserves memory */
+	size_t landed; /* the most entries of a list for which land() reserves memory */
 };
 
-/* How values are encoded: as f32, f16 or bf16, or in few bits (uniform or grid). Corresponds to
- * struct value_coding (quantize.h). One grid covers the whole vector. */
+/* How values are encoded: as f32, f16 or bf16, or in few bits (uniform or grid). This corresponds
+ * to struct value_coding (quantize.h). One grid covers the whole vector. */
 struct device_values {
 	int type; /* enum value_type */
 	unsigned bits, block;
@@ -113,14 +115,15 @@ struct device_values {
  * order. */
 struct device_part {
 	uint32_t begin, span;
-	uint32_t capacity; /* most coordinates in the message; if there are more, no message is made
-			    */
+	uint32_t capacity; /* the most coordinates in the message; if there are more, no message
+			      is made */
 	uint8_t *payload; /* device memory, 4-byte aligned, with room for message_bound() bytes less
 			     the header */
 	uint8_t *copy; /* if not NULL, receives the payload as well: host memory from pin(), 4-byte
 			  aligned */
-	/* For sketches and values: the length of the payload, and the requested coordinates,
-	 * relative to begin. The index is in host memory, which the caller may reuse on return. */
+	/* For sketches and values: the length of the payload. For values also the requested
+	 * coordinates, relative to begin. The index is in host memory, which the caller may reuse
+	 * on return. */
 	uint32_t bytes;
 	const uint32_t *index;
 };
@@ -134,11 +137,11 @@ enum device_payload {
 	DEVICE_VALUES,   /* nothing is added or selected; each payload has the values of `vector`
 			    at bytes / 4 coordinates of its part as f32, in all parts at most
 			    `landed` */
-	/* The payload has the sum of residual and gradient at all coordinates of the part, encoded
-	 * without positions as by message_encode(). The residual keeps the rest that the messages
-	 * do not carry, unless select.fresh is set. Nothing is selected: only the members of select
-	 * that describe how to add the gradient are used. If the gradient is refused, the payloads
-	 * are those of messages without coordinates, unless sends_left is set. */
+	/* Each payload has the sum of residual and gradient at all coordinates of its part, without
+	 * positions, in the format of message_encode(). Whatever the messages do not carry stays in
+	 * the residual, unless select.fresh is set. Nothing is selected, so only the members of
+	 * select that describe how to add the gradient are used. If the gradient is refused, the
+	 * payloads are those of messages without coordinates, unless sends_left is set. */
 	DEVICE_DENSE
 };
 
@@ -146,7 +149,7 @@ struct device_push {
 	enum device_payload payload;
 	struct device_select select;
 	struct device_values values; /* for DEVICE_PAIRS and DEVICE_DENSE */
-	/* For DEVICE_PAIRS: if set and if every part was packed, the push itself settles, as
+	/* For DEVICE_PAIRS. If this is set and every part was packed, the push itself settles, as
 	 * settle() does, and clears the velocity `masked`. */
 	int settle;
 	float *masked;
@@ -159,19 +162,20 @@ struct device_push {
 /* The outcome of a push for one part. */
 struct device_sent {
 	uint32_t first, count; /* range of its entries in the list of selected coordinates */
-	int packed;            /* 0 if count exceeds the capacity, or if no payload was requested */
+	int packed;            /* 0 if count exceeds the capacity, or if no payload was
+				  requested; otherwise 1 */
 	int coding; /* enum index_coding; this and the following members are valid only if packed */
 	uint32_t payload_bytes, crc; /* crc: CRC32C of the payload */
 	float scale;
 	int nonfinite; /* for DEVICE_SKETCHES and DEVICE_VALUES: a value is NaN or infinite */
 };
 
-/* vector[index[i]] += value[i], or = value[i] with assign. If narrow is not NULL, narrow[index[i]]
- * becomes the same value, rounded to narrow_type to nearest even; values beyond its range become
- * infinite. The lists are in device memory or come from land(), and must not change until the
- * stream has used them. */
+/* Computes vector[index[i]] += value[i], or = value[i] if `assign` is set. If narrow is not NULL,
+ * narrow[index[i]] becomes the same value, rounded to narrow_type to nearest even; values beyond
+ * its range become infinite. The lists are in device memory or come from land(), and must not
+ * change until the stream has used them. */
 struct device_apply {
-	float *vector; /* device memory; NULL if only narrow is used: the old values then count
+	float *vector; /* device memory; NULL if only narrow is used, and the old values then count
 			  as zeros */
 	uint16_t *narrow;
 	int narrow_type;       /* enum value_type: VALUE_F16 or BF16 */
@@ -183,13 +187,11 @@ struct device_apply {
 
 /* Turns the sum of a step's messages into the change of a shard by the update rule, as
  * update_apply() does (runtime/model/update.h). Each operation rounds, in this order:
- *
  *     mean     = sum * share, plus decay * params
  *     velocity = keep * velocity + take * mean
  *     sum      = by * mean, by * velocity, or with ahead by * (mean + keep * velocity)
  *
- * With a variance (Adam), and with the mean in place of a velocity that is NULL:
- *
+ * With a variance (Adam), the rule is the following. If velocity is NULL, the mean takes its place:
  *     variance = keep_square * variance + take_square * (mean * mean); if frozen, the same, or
  *                take_square * (mean * mean) where it is 0
  *     sum      = by * (velocity / (sqrt(variance) * unbias + epsilon)), minus apart * params;
@@ -198,7 +200,7 @@ struct device_change {
 	float *sum;          /* becomes the change */
 	float *velocity;     /* NULL: the rule has none */
 	float *variance;     /* NULL: the rule has none */
-	const float *params; /* read if decay or apart is above 0 */
+	const float *params; /* read only if decay or apart is above 0 */
 	uint32_t count;
 	float share, decay, keep, take, by;
 	int ahead;
@@ -207,19 +209,19 @@ struct device_change {
 };
 
 struct device_ops {
-	size_t size; /* sizeof(struct device_ops); a module with a different size is of another
-			build and refused */
+	size_t size; /* sizeof(struct device_ops); a module with a different size belongs to another
+			build and is refused */
 	const char *(*error)(void); /* the last error of the calling thread */
 
 	/* -- devices -- */
 	/* Lists the usable devices in one line of text (name, memory, compute capability). */
 	int (*describe)(char *text, size_t cap);
-	/* Writes the PCI bus id ("0000:1b:00.0") of the device that this process uses or will use:
-	 * the current device if there is one, else the one that gpu/choose.h derives from the
-	 * local rank. */
+	/* Writes the PCI bus id ("0000:1b:00.0") of the device that this process uses or will use.
+	 * This is the current device if there is one, and otherwise the one that gpu/choose.h
+	 * derives from the local rank. */
 	int (*bus_id)(char *text, size_t cap);
-	/* Makes the device of the local rank, or the only device, current for the calling thread.
-	 * Writes to text which device was chosen and why. */
+	/* Makes a device current for the calling thread: the local rank's, or the only one. Writes
+	 * to text which device was chosen and why. */
 	int (*choose)(char *text, size_t cap);
 	/* Returns 1 if p is memory of the calling thread's current device or managed memory, and
 	 * sets *device to the device's number. Returns 0 if p is host memory, and -1 on failure or
@@ -234,18 +236,19 @@ struct device_ops {
 	/* -- memory -- */
 	/* MEMORY_EXPORTED is device memory that a network card will read. It is exported as a
 	 * dma-buf if the driver and the device allow it. MEMORY_HOST is pinned, so copies overlap
-	 * with kernels. release() accepts all kinds of memory, and also empty memory. */
+	 * with kernels. release() accepts all kinds of memory, and also accepts empty memory. */
 	int (*alloc)(enum memory_place place, size_t bytes, struct memory *out);
 	void (*release)(struct memory *memory);
-	/* Pins the caller's host memory and maps it for kernels, until unpin(). *there receives its
-	 * address on the device. */
+	/* Pins the caller's host memory and maps it for kernels, until unpin() is called. *there
+	 * becomes its address on the device. */
 	int (*pin)(void *host, size_t bytes, void **there);
 	void (*unpin)(void *host);
-	/* Either side may be host memory. If it is pageable, the caller may reuse it on return. */
+	/* Either address may be host memory. If that memory is pageable, the caller may reuse it on
+	 * return. */
 	int (*copy)(void *to, const void *from, size_t bytes, void *stream);
 	int (*zero)(void *to, size_t bytes, void *stream);
 	int (*wait)(void *stream);
-	/* Opens a stream of the current device, which does not wait for the default stream. */
+	/* Opens a stream of the current device. The stream does not wait for the default stream. */
 	int (*stream_open)(void **stream);
 	void (*stream_close)(void *stream);
 	/* Returns -1 if the stream is being captured into a graph, or if it cannot be used because
@@ -257,16 +260,16 @@ struct device_ops {
 	/* -- compressors -- */
 	int (*open)(const struct device_shape *shape, struct device_compressor **out);
 	void (*close)(struct device_compressor **compressor);
-	/* Adds the gradient, selects coordinates and makes the payloads. The call fails on a stream
-	 * that is not ready(). It only enqueues: grad and the parts' index are read in stream
+	/* Adds the gradient, selects coordinates and makes the payloads. The call fails if the
+	 * stream is not ready(). It only enqueues: grad and the parts' index are read in stream
 	 * order. The selected values stay in the residual until settle() or push->settle subtracts
 	 * them. */
 	int (*push)(struct device_compressor *c, const struct device_push *push, void *stream);
 	/* Returns 1 when the device has reported the last push: all results can be read, and
-	 * pushed() will not wait. Returns 0 before that. Reads one word of host memory without
-	 * calling CUDA, so any thread may call it while another one pushes. If `asks` is set, it
-	 * also queries CUDA, unless the stream is being captured; -1 then means that CUDA failed
-	 * and the push will never be reported. Does not wait. */
+	 * pushed() will not wait. Before that, returns 0. Without `asks`, it reads one word of host
+	 * memory and does not call CUDA, so any thread may call it while another one pushes. With
+	 * `asks`, it also queries CUDA, unless the stream is being captured; -1 then means that
+	 * CUDA failed and the push will never be reported. It never waits. */
 	int (*poll)(struct device_compressor *c, int asks, void *stream);
 	/* Describes what the device is doing in the last push, for example "GPU 0: its selection
 	 * (kernel topk), or earlier work in the stream". Any thread may call it. */
@@ -300,14 +303,15 @@ struct device_ops {
 typedef const struct device_ops *device_module_fn(void);
 #define DEVICE_MODULE_SYMBOL "sluice_device_module"
 
-/* Determines which device holds p. *ops_out becomes NULL for host memory, otherwise the table for
- * that kind of device. Loads the module when needed. SLUICE_EGPU: p is, or must be assumed to be,
- * device memory that cannot be used; the message says why. Thread class: any. */
+/* Determines which device holds p. *ops_out becomes NULL for host memory, and otherwise the table
+ * for that kind of device. Loads the module when needed. Returns SLUICE_EGPU if p is, or must be
+ * assumed to be, device memory that cannot be used; the message says why. Thread class: any. */
 int device_of(const void *p, const struct device_ops **ops_out);
 
-/* While a call works on p in this stream, the device of p is the calling thread's current device.
- * The default stream (NULL) belongs to the current device, so for it the scope changes nothing, and
- * device_of() refuses memory of another device. scope->ops is NULL if nothing was changed. */
+/* A scope within which the device of p is the calling thread's current device, for a call that
+ * works on p in this stream. The default stream (NULL) belongs to the current device, so for it the
+ * scope changes nothing, and device_of() refuses memory of another device. scope->ops is NULL if
+ * nothing was changed. */
 struct device_scope {
 	const struct device_ops *ops;
 	int before;
@@ -316,14 +320,14 @@ void device_scope_begin(const void *p, void *stream, struct device_scope *scope)
 /* Returns rc. */
 int device_scope_end(const struct device_scope *scope, int rc);
 
-/* Loads the module. Returns NULL if that fails; *why is then a static sentence. */
+/* Loads the module. If that fails, returns NULL and sets *why to a static sentence. */
 const struct device_ops *device_load(const char **why);
-/* Returns another symbol of the loaded module, or NULL if the module has no symbol of this name. */
+/* Returns another symbol of the loaded module, or NULL if the module does not have it. */
 void *device_symbol(const char *name);
-/* Writes the PCI bus id of the GPU that this process uses or will use. Returns -1 if the process
- * does not seem to use one: no module works, or nothing indicates a GPU (CUDA's driver in the
- * process, CUDA_VISIBLE_DEVICES, GPUs assigned by Slurm, SLUICE_GPU). This costs a job without GPUs
- * nothing. */
+/* Writes the PCI bus id of the GPU that this process uses or will use. Returns -1 if no module
+ * works, or if the process does not seem to use a GPU. Signs of a GPU are CUDA's driver in the
+ * process, CUDA_VISIBLE_DEVICES, GPUs assigned by Slurm, and SLUICE_GPU. A job without GPUs
+ * therefore pays nothing for this call. */
 int device_bus_id(char *text, size_t cap);
 /* The file that device_load() opened or tried to open; "" if there is none. */
 const char *device_module_path(void);

@@ -10,7 +10,7 @@
  * time. */
 struct device_selector;
 
-/* A selection outside of a push. */
+/* The arguments of a selection outside of a push. */
 struct device_selection {
 	struct device_select call;
 	const float *x; /* if not NULL: select from this vector, add nothing and change nothing */
@@ -90,8 +90,8 @@ struct device_kernels {
 			  void *stream);
 };
 
-/* The type of the function by which a module returns its table of kernels, and that function's
- * name. */
+/* The type of the function by which a module returns its table of kernels. The macro is that
+ * function's name. */
 typedef const struct device_kernels *device_kernels_fn(void);
 #define DEVICE_KERNELS_SYMBOL "sluice_device_kernels"
 #endif

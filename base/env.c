@@ -221,7 +221,7 @@ static uint64_t multiply_saturated(uint64_t a, uint64_t b)
 }
 
 /* Reads DIGITS[.DIGITS][UNIT]. strtod() cannot be used, because its decimal point depends on the
- * locale. Returns 0, or -1 if the text has another form. A value beyond 64 bits is read as
+ * locale. Returns -1 if the text has another form, otherwise 0. A value beyond 64 bits is read as
  * UINT64_MAX. */
 static int read_quantity(const char *text, const struct unit *units, uint64_t plain_factor,
 			 uint64_t *out)
@@ -255,7 +255,7 @@ static int read_quantity(const char *text, const struct unit *units, uint64_t pl
 			return -1;
 		factor = u->factor;
 	} else if (scale > 1 && plain_factor == 1) {
-		return -1; /* units that cannot be split, such as ranks and bytes */
+		return -1; /* ranks and bytes cannot be split */
 	}
 
 	uint64_t value = multiply_saturated(whole, factor);
@@ -303,7 +303,8 @@ static void store_number(const struct env_entry *entry, uint64_t number, struct 
 	if (entry->bytes == sizeof(uint64_t)) {
 		memcpy(field, &number, sizeof(number));
 	} else {
-		int narrow = (int)number; /* fits: the entry's range ends below INT_MAX */
+		int narrow = (int)number; /* cannot overflow, because the entry's range ends
+					     below INT_MAX */
 
 		memcpy(field, &narrow, sizeof(narrow));
 	}
@@ -376,7 +377,7 @@ static int set_text(const struct env_entry *entry, const char *text, struct sett
 	size_t n = strlen(text);
 
 	if (n >= entry->bytes) {
-		snprintf(why, WHY_BYTES, "has %zu characters, at most %zu fit", n,
+		snprintf(why, WHY_BYTES, "has %zu characters, but at most %zu fit", n,
 			 entry->bytes - 1);
 		return -1;
 	}
@@ -502,13 +503,13 @@ static void warn_if_unknown(const char *assignment)
 
 	if (near)
 		log_line(LOG_WARN, "runtime",
-			 "the environment variable %s is unknown and ignored: did you mean "
+			 "the environment variable %s is unknown, so it is ignored: did you mean "
 			 "SLUICE_%s?",
 			 name, near);
 	else
 		log_line(LOG_WARN, "runtime",
-			 "the environment variable %s is unknown and ignored: sluice(7) lists the "
-			 "known ones",
+			 "the environment variable %s is unknown, so it is ignored: sluice(7) "
+			 "lists the known ones",
 			 name);
 }
 

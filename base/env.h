@@ -69,14 +69,14 @@ extern const struct env_entry env_table[];
 extern const size_t env_table_size;
 
 /* Fills *out from the defaults and the environment, and applies SLUICE_LOG by log_configure(). A
- * variable that is set to "" counts as not set. Returns SLUICE_EINVAL for a value that does not
- * parse or is out of range; the message names the variable, the value and the range. For an unknown
- * SLUICE_* variable, logs a warning that names the nearest known one. */
+ * variable that is set to "" counts as not set. Returns SLUICE_EINVAL if a value cannot be parsed
+ * or is out of range; the message names the variable, the value and the range. For an unknown
+ * SLUICE_* variable, logs a warning that names the most similar known one. */
 int env_load(struct settings *out);
 /* Reads a range of ports, such as "20000-20063". Returns 0, or -1 if the text is not one. */
 int env_ports(const char *text, int *low, int *high);
 /* Prints the effective settings in lines of the form "NAME=value (default|environment|attribute)".
- * "attribute" means that the application chose the value: it differs from the default and from the
- * environment. */
+ * "attribute" means that the value differs from both the default and the environment, so the
+ * application has chosen it. */
 void env_dump(const struct settings *settings, FILE *to);
 #endif

@@ -8,9 +8,9 @@
 
 enum { ERROR_TEXT_BYTES = 768 };
 
-/* Stores the sentence as sluice_last_error() of this thread, logs it once at error level, and
- * returns code. Called where a failure is detected; callers return the code without another
- * message. */
+/* Stores the sentence as this thread's sluice_last_error(), logs it once at error level, and
+ * returns code. The function that detects a failure calls this; its callers only pass the code on,
+ * without another message. */
 int fail(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* As fail(), but without the log line: for a failure that was already logged. */
@@ -24,20 +24,20 @@ struct error_scope {
 	char text[ERROR_TEXT_BYTES]; /* the text of sluice_last_error() before the scope */
 };
 void error_begin(struct error_scope *scope);
-/* Ends the scope and returns rc. If rc is 0, failures within the scope leave no trace in
- * sluice_last_error(). */
+/* Ends the scope and returns rc. If rc is 0, failures within the scope leave the text of
+ * sluice_last_error() as it was before. */
 int error_end(struct error_scope *scope, int rc);
 
-/* The next error of this thread is stored, but not logged before error_release(). A collective call
- * thereby holds back its own error until it knows whether other ranks have the same one. Later
- * errors are logged at once. */
+/* Holds back the next error of this thread: it is stored, but not logged before error_release(). A
+ * collective call uses this until it knows whether other ranks have the same error. Later errors
+ * are logged at once. */
 void error_hold(void);
-/* Ends error_hold(). An error that was held back is logged at this level and becomes the text of
+/* Ends error_hold(). If an error was held back, logs it at this level and makes it the text of
  * sluice_last_error(). */
 void error_release(enum log_level level);
 
-/* Replaces control characters by spaces in a text from another process, because the text is shown
- * on a terminal. */
+/* Replaces control characters by spaces. For a text from another process, because the text will be
+ * shown on a terminal. */
 void blank_controls(char *text);
 
 /* Returns for example "ENOENT (No such file or directory)" for an errno value. The text is static

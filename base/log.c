@@ -11,17 +11,17 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A line stays below PIPE_BUF (4096), because a write to a pipe is atomic up to that size. */
+/* Writes to a pipe are atomic up to PIPE_BUF (4096) bytes, so a line stays below that. */
 enum { NODE_BYTES = 64, TEXT_BYTES = 1024, LINE_BYTES = 1280 };
 
 const char *const log_level_names[LOG_LEVELS] = { "error", "warn", "info", "debug" };
 const char *const log_module_names[LOG_MODULES] = { "runtime", "rdma", "slurm", "compress" };
 static _Atomic int thresholds[LOG_MODULES] = { LOG_WARN, LOG_WARN, LOG_WARN, LOG_WARN };
 
-/* The destination of log lines. A change fills the copy that is not in use and then publishes it,
- * so log_line() can read without a lock. A reader that is suspended during two changes could read a
- * copy while it changes. Changes therefore happen only before the progress thread starts or after
- * it has ended. */
+/* The destination of log lines. There are two copies: a change fills the one that is not in use and
+ * then publishes it, so log_line() can read without a lock. If a reader is suspended during two
+ * changes, it could read a copy that is being changed. Changes therefore happen only before the
+ * progress thread starts or after it has ended. */
 struct output {
 	sluice_log_fn sink;
 	void *context;
@@ -47,7 +47,8 @@ int log_enabled(enum log_level level, const char *module)
 	return (int)level <= threshold;
 }
 
-/* Keeps a message on one line, whatever bytes a file name or a peer's text contains. */
+/* Replaces control bytes, so that a message stays on one line even if it quotes a file name or a
+ * peer's text. */
 static void replace_control_bytes(char *text)
 {
 	for (; *text; text++)

@@ -16,14 +16,14 @@ void log_line(enum log_level level, const char *module, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 int log_enabled(enum log_level level, const char *module);
 
-/* Parses a SLUICE_LOG text and applies it. Modules that it does not name are set to warn. On a
- * parse error, returns SLUICE_EINVAL with a message that names the nearest known word, and changes
- * nothing. */
+/* Parses a SLUICE_LOG text and applies it. Modules that the text does not name are set to warn. On
+ * a parse error, changes nothing and returns SLUICE_EINVAL with a message that names the most
+ * similar known word. */
 int log_configure(const char *text);
 void log_set_levels(const int levels[LOG_MODULES]); /* indexed by module; each is an enum
 						       log_level */
-/* Sets the rank and node in the prefix "sluice[3 n2]: ". Before this call, and after one with rank
- * -1, the prefix is "sluice: ". */
+/* Makes the log prefix "sluice[3 n2]: ", from rank and node. Before the first call, and after a
+ * call with rank -1, the prefix is "sluice: ". */
 void log_identify(int rank, const char *node);
 void log_set_sink(sluice_log_fn sink, void *context);
 #endif

@@ -6,8 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* MEMORY_EXPORTED is only a request. The result is MEMORY_DEVICE, with a dma-buf if that is
- * possible. */
+/* MEMORY_EXPORTED only occurs in a request. The result of the request is MEMORY_DEVICE, with a
+ * dma-buf if one could be exported. */
 enum memory_place { MEMORY_HOST, MEMORY_DEVICE, MEMORY_EXPORTED };
 
 struct memory {

@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Returns the length of the path prefix that two paths share, in whole components. */
+/* Returns the length of the path prefix that a and b share, counting whole components only. */
 static size_t common_length(const char *a, const char *b)
 {
 	size_t common = 0;
@@ -27,9 +27,9 @@ static size_t common_length(const char *a, const char *b)
 	}
 }
 
-/* Writes the path of the object that contains this code, a library or the program itself, and the
- * directory of modules that was configured for it. Returns -1 if the path cannot be determined;
- * self is then "". */
+/* Sets self to the path of the object that contains this code, which is a library or the program
+ * itself, and *home to the directory of modules that was configured for that object. Returns -1 if
+ * the path cannot be determined; self is then "". */
 static int find_this_library(char self[PATH_MAX], const char **home)
 {
 	const char *file;
@@ -42,7 +42,7 @@ static int find_this_library(char self[PATH_MAX], const char **home)
 		     RTLD_DL_LINKMAP))
 		return -1;
 	file = map->l_name;
-	if (!*file) { /* the program itself, whose recorded name may be relative to another
+	if (!*file) { /* this is the program, whose recorded name may be relative to another
 			 directory */
 		*home = SLUICE_BIN_DIR;
 		file = "/proc/self/exe";
@@ -53,8 +53,8 @@ static int find_this_library(char self[PATH_MAX], const char **home)
 	return -1;
 }
 
-/* Writes the directory of modules in the installation that self belongs to. Returns -1 if self is
- * not where it would be installed, because any user could have created a directory next to it. */
+/* Writes the directory of modules in the installation to which self belongs. Returns -1 if self
+ * does not lie in an installed directory: any user could have created a directory next to it. */
 static int folder_beside(const char *self, const char *home, char *folder, size_t cap)
 {
 	const size_t common = common_length(home, SLUICE_MODULE_DIR), tail = strlen(home + common);
@@ -71,9 +71,9 @@ static int folder_beside(const char *self, const char *home, char *folder, size_
 
 /* ---- the owner of a module ------------------------------------------------ */
 
-/* Users who can change the code of this process anyway: root, the process's user, and the owner of
- * the object that contains this code. In a user namespace without root, the owner of "/" stands for
- * root. */
+/* The users who can change the code of this process anyway: root, the process's user, and the owner
+ * of the object that contains this code. In a user namespace without root, the owner of "/" stands
+ * for root. */
 struct owners {
 	uid_t of[4];
 };
@@ -98,9 +98,9 @@ static int is_owner(const struct owners *owners, uid_t user)
 	return 0;
 }
 
-/* Returns -1 and sets why if other users could change path. near_module: path is the module or its
- * directory. A directory further up may be like /tmp, where nobody can replace files of another
- * user. A group whose number equals the owner's is the owner's private group. */
+/* Returns -1 and sets why if other users could change path. near_module is 1 for the module and its
+ * directory. A directory further up may be like /tmp, where a user cannot replace the files of
+ * others. A group whose number equals the owner's number is the owner's private group. */
 static int check_owner(const char *path, int near_module, const struct owners *owners, char *why,
 		       size_t cap)
 {
@@ -145,9 +145,9 @@ static int check_owners(const char *path, const struct owners *owners, char *why
 	return check_owner(path, 1, owners, why, cap);
 }
 
-/* Returns 1 and the path if the directory has the file, and 0 if not. Returns -1 and sets why if
- * the file must not be loaded. The path has no symbolic links, so the file that is loaded is the
- * file that was checked. */
+/* Returns 1 and the path if the directory has the file, and 0 if it does not. Returns -1 and sets
+ * why if the file must not be loaded. The path has no symbolic links, so the file that is loaded
+ * later is the file that was checked. */
 static int look_in(const char *folder, const char *file, const struct owners *owners, char *path,
 		   size_t cap)
 {

@@ -6,8 +6,9 @@
 #define BASE_MODULE_H
 #include <stddef.h>
 
-/* Writes the path of a module's file. Returns -1 if there is no such file, or if users other than
- * root, the user of this process and the owner of the installation could have changed it. Then path
- * holds part of a sentence: the directories that were searched, or why the file is refused. */
+/* Writes the path of a module's file. Returns -1 if there is no such file, or if it could have been
+ * changed by users other than root, the user of this process and the owner of the installation.
+ * After -1, path holds part of a sentence: the directories that were searched, or why the file is
+ * refused. */
 int module_find(const char *file, char *path, size_t cap);
 #endif

@@ -50,7 +50,8 @@ static size_t edit_distance(const char *a, size_t n_a, const char *b, size_t n_b
 static int is_beginning(const char *word, size_t n, const char *known)
 {
 	for (size_t i = 0; i < n; i++)
-		if (lower(word[i]) != lower(known[i])) /* also ends the loop at the end of known */
+		if (lower(word[i]) != lower(known[i])) /* the '\0' at the end of known also
+							  differs, and ends the loop */
 			return 0;
 	return 1;
 }
@@ -68,8 +69,8 @@ const char *nearest_word(const char *word, const char *const *known, size_t n_kn
 
 		if (n_candidate > WORD_MAX)
 			continue;
-		/* The words may differ in one letter, or in a third of the longer word if that is
-		 * more, but not in every letter. */
+		/* The words may differ in one letter. Words of 6 letters or more may differ in a
+		 * third of the longer one. They must not differ in every letter. */
 		size_t longer = n > n_candidate ? n : n_candidate;
 		size_t limit = longer < 6 ? 1 : longer / 3;
 		size_t distance = edit_distance(word, n, known[i], n_candidate);

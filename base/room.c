@@ -36,7 +36,7 @@ static uint64_t number_in_file(const char *root, const char *folder, const char 
 	return value;
 }
 
-/* Returns the sum of the numbers after the given keys, in lines such as "KEY NUMBER" or "KEY:
+/* Returns the sum of the numbers that follow the given keys, in lines such as "KEY NUMBER" or "KEY:
  * NUMBER kB". */
 static uint64_t sum_of(const char *root, const char *folder, const char *name,
 		       const char *const *keys)
@@ -82,7 +82,8 @@ static uint64_t left_of_machine(const char *root, uint64_t *swap)
 /* The names of a control group's files in one version of the interface. */
 struct version {
 	const char *mount, *limit, *used, *swap_limit, *swap_used;
-	const char *droppable[3]; /* keys in memory.stat of memory that the kernel can drop */
+	const char *droppable[3]; /* keys in memory.stat that count memory which the kernel can
+				     drop */
 };
 
 static const struct version versions[2] = {
@@ -109,7 +110,7 @@ static uint64_t left_of_group(const char *root, const struct version *v, const c
 	uint64_t left;
 
 	if (limit >= no_limit / 4 ||
-	    used == no_limit) /* version 1 stores "no limit" as a huge number */
+	    used == no_limit) /* version 1 has no "max", but a huge number */
 		return no_limit;
 	left = left_after(limit,
 			  left_after(used, sum_of(root, folder, "memory.stat", v->droppable)));
@@ -119,8 +120,8 @@ static uint64_t left_of_group(const char *root, const struct version *v, const c
 						  number_in_file(root, folder, v->swap_used)));
 }
 
-/* Returns the smallest amount left in this process's control group and all visible groups above
- * it. */
+/* Returns the smallest amount left in this process's control group and in all groups above it that
+ * are visible. */
 static uint64_t left_of_groups(const char *root, uint64_t swap)
 {
 	FILE *file = open_under(root, "/proc/self", "cgroup");

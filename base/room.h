@@ -12,11 +12,11 @@ struct room {
 	uint64_t node; /* bytes left to all processes that share the limit; UINT64_MAX if there is
 			  no limit */
 	uint64_t process;           /* bytes of address space that this process may still use */
-	char node_limit[ROOM_TEXT]; /* names the limit of `node`: "the machine" or "a memory control
-				       group (cgroup)" */
+	char node_limit[ROOM_TEXT]; /* the name of the limit behind `node`: "the machine" or "a
+				       memory control group (cgroup)" */
 };
 
-/* root is "", or in tests a directory that stands for the root of the file system. A limit that
- * cannot be read counts as no limit. */
+/* Returns the memory that is left. root is "", or in tests a directory that stands for the root of
+ * the file system. A limit that cannot be read counts as no limit. */
 struct room room_left(const char *root);
 #endif

@@ -31,7 +31,7 @@
 #else
 #define BUILD_OPTIMIZED " not optimized"
 #endif
-/* The text is cut to the size of the record's field, so the most important parts come first. */
+/* The record's field truncates this text, so the most important parts come first. */
 #define SLUICE_BUILD_ID BUILD_COMPILER __VERSION__ BUILD_OPTIMIZED
 #endif
 
@@ -57,8 +57,9 @@ static long environment_count(const char *name)
 	return *end ? -1 : n;
 }
 
-/* Returns the number of tasks in the srun step of this process, or -1 outside of a step. The batch
- * script and the interactive shell of an allocation have step numbers from INT_MAX upwards. */
+/* Returns the number of tasks in this process's srun step, or -1 outside of a step. Slurm also
+ * gives step numbers to the batch script and to the interactive shell of an allocation; these are
+ * INT_MAX or above. */
 static long step_tasks(void)
 {
 	long step = environment_count("SLURM_STEP_ID"), tasks;
@@ -74,8 +75,8 @@ static long step_tasks(void)
 /* Launchers that start several processes set one of these variables to the number of processes. */
 static const struct {
 	const char *size, *rank, *remedy;
-	int of_allocation; /* 1: the variable counts the tasks of the whole allocation, not of
-			      the step */
+	int of_allocation; /* 1: the variable counts the tasks of the whole allocation, which may
+			      have several steps */
 } launchers_of_several[] = {
 	{ "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK",
 	  "use srun --mpi=pmix, or an mpirun that serves PMIx", 0 },
@@ -111,8 +112,8 @@ static void warn_if_meant_for_several(void)
 	}
 }
 
-/* Called if no launcher serves this process. Returns 0 if the job has one rank, else SLUICE_EBOOT
- * with the remedy. */
+/* Called if no launcher serves this process. Returns 0 if the job has one rank, and otherwise
+ * SLUICE_EBOOT with a message that says what to do. */
 static int check_single(void)
 {
 	const char *rank = getenv("SLURM_PROCID"), *type = getenv("SLURM_MPI_TYPE");
@@ -151,7 +152,7 @@ static void set_node(struct bootstrap *b, const char *name)
 	b->node[i] = 0;
 }
 
-/* Sets the name of the node, which is valid until a launcher gives another one. */
+/* Sets the name of the node. A name from the launcher replaces it later. */
 static void name_node(struct bootstrap *b)
 {
 	const char *name = getenv("SLURMD_NODENAME");
@@ -319,13 +320,13 @@ int bootstrap_exchange(struct bootstrap *b, const uint8_t *payload, size_t paylo
 	int err;
 
 	if (payload_bytes > RECORD_PAYLOAD_BYTES)
-		return fail(SLUICE_EINVAL,
-			    "the transports' addresses take %zu bytes, a record holds %d",
-			    payload_bytes, (int)RECORD_PAYLOAD_BYTES);
+		return fail(
+			SLUICE_EINVAL,
+			"the transports' addresses take %zu bytes, but a record holds at most %d",
+			payload_bytes, (int)RECORD_PAYLOAD_BYTES);
 	if (b->size > 1 && !b->launcher)
-		return fail(SLUICE_EINVAL,
-			    "the launcher of this job was left, so no records can be "
-			    "exchanged");
+		return fail(SLUICE_EINVAL, "this rank has left the job's launcher, so it cannot "
+					   "exchange records any more");
 	taking.records = calloc((size_t)b->size, sizeof(*taking.records));
 	if (!taking.records)
 		return fail(SLUICE_ENOMEM, "no memory for the records of %d ranks", b->size);

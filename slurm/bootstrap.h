@@ -12,7 +12,7 @@
 
 enum { RECORD_PAYLOAD_BYTES = 4096, NODE_NAME_BYTES = 64 };
 
-/* One record per rank. bootstrap.c fills in and compares all members except the payload. */
+/* The record of one rank. bootstrap.c sets and compares all members except the payload. */
 struct rank_record {
 	uint32_t wire_version;
 	char version[32];           /* version of the package */
@@ -25,9 +25,10 @@ struct rank_record {
 
 struct bootstrap;
 
-/* Determines rank and size: from the program's callbacks, unless they are NULL, otherwise from PMIx
- * (Init). timeout_ms limits each call to the launcher. If srun was started without --mpi=pmix
- * (SLURM_STEP_NUM_TASKS > 1 and no PMIx server), returns SLUICE_EBOOT with the exact remedy. */
+/* Determines rank and size from the program's callbacks. If these are NULL, uses PMIx_Init.
+ * timeout_ms limits each call to the launcher. If srun was started without --mpi=pmix
+ * (SLURM_STEP_NUM_TASKS > 1 and no PMIx server), returns SLUICE_EBOOT with a message that gives the
+ * exact command. */
 int bootstrap_open(const sluice_bootstrap *callbacks, int timeout_ms, struct bootstrap **out);
 int bootstrap_rank(const struct bootstrap *b);
 int bootstrap_size(const struct bootstrap *b);
@@ -36,16 +37,17 @@ const char *bootstrap_node(const struct bootstrap *b);
 const char *bootstrap_origin(const struct bootstrap *b);
 
 /* Sends this rank's payload and receives the records of all ranks: records_out[size], allocated by
- * malloc() and freed by the caller. Collective. Runs one fence that collects data, limited by
- * timeout_ms. The records are validated (sizes, magic, CRC). If wire version or package version
- * differ anywhere, returns SLUICE_EPEER with a message that names both versions and both ranks. It
- * may be called again with another payload, but not after an error or after bootstrap_leave(). */
+ * malloc() and freed by the caller. The call is collective, and runs one fence that collects data,
+ * limited by timeout_ms. It validates the sizes, magic numbers and CRCs of the records. If the wire
+ * or package versions of two ranks differ, it returns SLUICE_EPEER with a message that names both
+ * versions and both ranks. It may be called again with another payload, but not after an error or
+ * after bootstrap_leave(). */
 int bootstrap_exchange(struct bootstrap *b, const uint8_t *payload, size_t payload_bytes,
 		       struct rank_record **records_out);
 /* Finalizes PMIx after the last exchange. From then on the launcher does not end the step when a
- * rank dies, so the job itself has to notice it. */
+ * rank dies, so the job itself has to detect that. */
 int bootstrap_leave(struct bootstrap *b);
-/* Frees everything, and leaves the launcher if bootstrap_leave() has not. Accepts a pointer to
- * NULL. */
+/* Leaves the launcher unless bootstrap_leave() has done so, and frees everything. Accepts a pointer
+ * to NULL. */
 void bootstrap_close(struct bootstrap **b);
 #endif

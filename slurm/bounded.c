@@ -94,7 +94,8 @@ int bounded_run(struct bounded *b, unsigned call, void *(*body)(void *), int tim
 	int err;
 
 	bounded_hold(b);
-	/* The helper thread and PMIx's threads must not receive the application's signals. */
+	/* The new thread inherits this signal mask, and so do the threads that PMIx starts from it.
+	 * None of them may receive the application's signals. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	err = pthread_create(&thread, NULL, body, b->object);

@@ -6,10 +6,11 @@
 #define SLURM_BOUNDED_H
 #include <pthread.h>
 
-/* The number of different calls. Only one call of each number can be active at a time. */
+/* The number of different calls. Each of them can be active only once at a time. */
 enum { BOUNDED_CALLS = 8 };
 
-/* A member of the shared object. Other files do not access the members of this struct. */
+/* A member of the object that the caller and the helper threads share. Only bounded.c accesses the
+ * members of this struct. */
 struct bounded {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
@@ -24,7 +25,7 @@ struct bounded {
 void bounded_open(struct bounded *b, void *object, void (*free)(void *object));
 void bounded_hold(struct bounded *b);
 void bounded_release(struct bounded *b);
-/* The lock also protects other members of the object. */
+/* Lock and unlock the object. The lock also protects other members of the object. */
 void bounded_lock(struct bounded *b);
 void bounded_unlock(struct bounded *b);
 
@@ -33,10 +34,11 @@ void bounded_unlock(struct bounded *b);
 int bounded_run(struct bounded *b, unsigned call, void *(*body)(void *), int timeout_ms);
 /* Waits until the call is finished. Returns 0, or SLUICE_ETIMEDOUT without a message. */
 int bounded_await(struct bounded *b, unsigned call, int timeout_ms);
-/* Called when the call has ended with this status. Returns 1 if a wait for the call has timed
- * out. */
+/* Called by the helper thread when the call has ended with this status. Returns 1 if a wait for the
+ * call has timed out. */
 int bounded_finish(struct bounded *b, unsigned call, int status);
-/* Prepares this call number for another call. No helper of the previous call may still run. */
+/* Prepares this call number for another call. The helper thread of the previous call must have
+ * ended. */
 void bounded_renew(struct bounded *b, unsigned call);
 /* Returns the status of a finished call. */
 int bounded_status(const struct bounded *b, unsigned call);

@@ -20,9 +20,9 @@
 #include <unistd.h>
 
 enum { MAX_RANKS = 1 << 20, NAME_BYTES = 128, KEY_BYTES = NAME_BYTES + 32 };
-/* ROOM is larger than a record of any version. */
+/* ROOM exceeds the size of a record of any version. */
 enum { TRAILER_BYTES = 8, ROOM = 72 * 1024 };
-/* After its timeout, a rank spends SEARCH_MS on finding out which values are missing. */
+/* After a timeout, a rank looks for SEARCH_MS to find out which values are missing. */
 enum { SEARCH_MS = 3000, LOOK_MS = 100, MOST_MISSING = 8 };
 
 struct callbacks {
@@ -266,13 +266,13 @@ int callbacks_open(const sluice_bootstrap *given, int timeout_ms, struct launche
 	    given->rank >= given->ranks)
 		return fail(SLUICE_EINVAL,
 			    "sluice_init: the bootstrap has rank=%d and ranks=%d, but ranks are "
-			    "numbered from 0, and at most %d",
+			    "numbered from 0, and a job has at most %d",
 			    given->rank, given->ranks, MAX_RANKS);
 	name = given->name && *given->name ? given->name : "sluice";
 	if (strlen(name) >= NAME_BYTES)
 		return fail(SLUICE_EINVAL,
-			    "sluice_init: the name of the bootstrap has %zu characters, at most "
-			    "%d",
+			    "sluice_init: the name of the bootstrap has %zu characters, but at "
+			    "most %d fit",
 			    strlen(name), NAME_BYTES - 1);
 	c = calloc(1, sizeof(*c));
 	if (!c)

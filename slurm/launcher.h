@@ -11,7 +11,7 @@
 
 enum { LAUNCHER_ROUNDS = 2 };
 
-/* The first member of the struct of each kind of launcher. */
+/* The first member of every kind of launcher's struct. */
 struct launcher {
 	const struct launcher_ops *ops;
 };
@@ -28,13 +28,13 @@ struct launcher_ops {
 							  name */
 	/* Sends mine[0..n) to all ranks and passes the bytes of every rank, including this one, to
 	 * take(), in rank order. Collective. May be called LAUNCHER_ROUNDS times, and not after an
-	 * error. SLUICE_EPEER: a rank on this node ended before all ranks had joined. exchange()
-	 * has then asked PMIx to end the step, which is the only way to inform the ranks on other
-	 * nodes. */
+	 * error. SLUICE_EPEER means that a rank on this node ended before all ranks had joined.
+	 * exchange() has then already asked PMIx to end the step, which is the only way to inform
+	 * the ranks on other nodes. */
 	int (*exchange)(struct launcher *l, const uint8_t *mine, size_t n, launcher_take_fn take,
 			void *context);
 	/* Leaves the launcher. From then on the launcher does not end the step when a peer dies, so
-	 * this library has to notice it. Called at most once, after the exchanges, whether or not
+	 * this library has to detect that. Called at most once, after the exchanges, whether or not
 	 * they succeeded. */
 	int (*leave)(struct launcher *l);
 	/* Leaves the launcher if leave() was not called, and frees it. */
@@ -48,7 +48,7 @@ int pmix_supported(void);
  * `node` unless the launcher gives another one. */
 int pmix_open(int timeout_ms, const char *node, struct launcher **out);
 
-/* Uses the program's callbacks, which are copied. Returns SLUICE_EINVAL or SLUICE_ENOMEM on
+/* Uses the program's callbacks, which it copies. Returns SLUICE_EINVAL or SLUICE_ENOMEM on
  * failure. */
 int callbacks_open(const sluice_bootstrap *callbacks, int timeout_ms, struct launcher **out);
 #endif

@@ -31,15 +31,15 @@ enum { FINALIZE_TIMEOUT_MS = 5000, MAX_RANKS = 1 << 20 };
 /* While a rank waits for the others, it checks at this interval whether the ranks on its node
  * are alive. */
 enum { LOOK_MS = 1000 };
-/* After its timeout, a rank spends this long on finding out which records are missing. */
+/* After a timeout, a rank spends this long on finding out which records are missing. */
 enum { SEARCH_TIMEOUT_MS = 3000, MOST_MISSING = 8 };
 
-/* There is one key per exchange, because PMIx does not replace a value that was put. */
+/* Each exchange uses its own key, because PMIx does not replace a value that was put. */
 static const char *const record_keys[LAUNCHER_ROUNDS] = { "sluice.card", "sluice.card2" };
 
 struct pmix_launcher {
 	struct launcher base;
-	struct bounded calls; /* held by the caller, helper threads, and a pending fence */
+	struct bounded calls; /* holders: the caller, helper threads, and a pending fence */
 	int timeout_ms;
 	int joined; /* 1 between Init and Finalize */
 	pmix_proc_t self;
@@ -56,7 +56,7 @@ struct pmix_launcher {
 	pmix_value_t **value;      /* [size], set by PHASE_COLLECT */
 	int n_values;              /* number of entries of `value` that are set */
 	const char *call;          /* the PMIx call whose status PHASE_INIT returns */
-	pmix_info_t fence_info[2]; /* kept here because a pending fence may still read it */
+	pmix_info_t fence_info[2]; /* a member, because a pending fence may still read it */
 };
 
 static void free_values(struct pmix_launcher *l)
@@ -80,8 +80,8 @@ static void free_launcher(void *object)
 	free(l);
 }
 
-/* Returns a count of any integer type, because launchers differ in the type. Returns -1 for other
- * types. */
+/* Returns an integer value of any type, because launchers use different types for counts. Returns
+ * -1 if the value is no integer. */
 static long long value_count(const pmix_value_t *v)
 {
 	switch (v->type) {
@@ -199,8 +199,8 @@ static void name_version(char *name, size_t bytes)
 }
 
 /* Writes a text such as "PMIX_MCA_psec=none PMIX_MCA_gds=hash". The user's PMIX_MCA_* variables
- * reach this process, but not Slurm's daemon, so the two may for example use different security
- * methods. */
+ * reach this process but not Slurm's daemon. The two may then use different security methods, for
+ * example. */
 static void list_pmix_settings(char *text, size_t bytes)
 {
 	static const char prefix[] = "PMIX_MCA_";
@@ -239,9 +239,9 @@ static void leave_and_drop(struct pmix_launcher *l);
 
 /* Another library of this process, such as MPI, may call PMIx_Init after our PMIx_Finalize. In
  * libpmix 3 and 4 the module ds21 cannot start a second time. The second PMIx_Init then selects
- * ds12, for which the server has no data of this job, and the library finds nothing. If ds12 is
- * excluded, libpmix selects the module that asks the server. libpmix reads PMIX_MCA_gds only in the
- * first PMIx_Init of a process, so it must be set before ours. */
+ * ds12, for which the server has no data of this job, and the other library finds nothing. If ds12
+ * is excluded, libpmix selects the module that asks the server. libpmix reads PMIX_MCA_gds only in
+ * the first PMIx_Init of a process, so it must be set before ours. */
 static void let_pmix_init_again(void)
 {
 	const char *modules = getenv("PMIX_GDS_MODULE");
@@ -255,8 +255,8 @@ int pmix_open(int timeout_ms, const char *node, struct launcher **out)
 	struct pmix_launcher *l;
 	int err;
 
-	/* Every PMIx server sets this variable for its clients. Without the variable, Init would
-	 * fail, or start a job of one rank in each process. */
+	/* Every PMIx server sets this variable for its clients. Without it, PMIx_Init would fail,
+	 * or each process would become a job of one rank. */
 	if (!getenv("PMIX_NAMESPACE")) {
 		*out = NULL;
 		return 0;
@@ -384,7 +384,7 @@ static int offer(struct pmix_launcher *l, const uint8_t *mine, size_t n)
 	return status == PMIX_SUCCESS ? 0 : call_failed(l, "PMIx_Commit", status);
 }
 
-struct question { /* A request for the record of one rank, freed when it is answered */
+struct question { /* a request for the record of one rank; freed when it is answered */
 	struct pmix_launcher *l;
 	int rank;
 	pmix_info_t limit;
@@ -486,9 +486,10 @@ static void *abort_body(void *argument)
 }
 
 /* Called when a rank on this node has ended before all ranks joined. The fence cannot end without
- * that rank, and nothing but the fence reaches the ranks on other nodes. This rank therefore asks
- * the launcher to end the step, as the launcher does by itself when a client of PMIx dies. First it
- * gives the other ranks on this node time to notice, so that each of them reports the failure. */
+ * that rank, and only the fence could reach the ranks on other nodes. This rank therefore asks the
+ * launcher to end the step, as the launcher does by itself when a client of PMIx dies. Before that,
+ * it gives the other ranks on this node time to notice the loss, so that each of them reports
+ * it. */
 static int sibling_ended(struct pmix_launcher *l, int rank)
 {
 	struct timespec pause = { LOOK_MS / 1000 + 1, 0 };
@@ -535,9 +536,9 @@ static void fence_done(pmix_status_t status, void *context)
 static int fence(struct pmix_launcher *l)
 {
 	pmix_info_t *info = l->fence_info;
-	/* A fence that does not collect is no barrier between nodes, and returns no data. */
+	/* Without PMIX_COLLECT_DATA, the fence returns no data and is no barrier between nodes. */
 	bool collect = true;
-	int seconds = l->timeout_ms / 1000 + 1; /* the server's limit is later than ours */
+	int seconds = l->timeout_ms / 1000 + 1; /* PMIx's limit ends after this library's */
 	pmix_status_t status;
 	int err;
 
@@ -618,7 +619,7 @@ static int pmix_exchange(struct launcher *launcher, const uint8_t *mine, size_t 
 	int err;
 
 	if (l->rounds == LAUNCHER_ROUNDS)
-		return fail(SLUICE_EINVAL, "PMIx: records are exchanged at most %d times",
+		return fail(SLUICE_EINVAL, "PMIx: records can be exchanged at most %d times",
 			    LAUNCHER_ROUNDS);
 	l->rounds++;
 	/* The previous exchange has succeeded, so none of its helper threads still runs. */

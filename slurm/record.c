@@ -36,7 +36,8 @@ static void put_text(uint8_t *to, size_t bytes, const char *text)
 	memset(to + i, 0, bytes - i);
 }
 
-/* Returns 1 if the field has printable text, followed by at least one zero and only zeros. */
+/* Copies a text field. Returns 1 if the field has printable text, followed by at least one zero and
+ * only zeros. */
 static int get_text(char *to, const uint8_t *from, size_t bytes)
 {
 	size_t i = 0;
@@ -119,9 +120,9 @@ static void warn_of_builds(const struct rank_record *records, int size)
 	for (rank = 1; rank < size; rank++)
 		if (strcmp(records[rank].build, records[0].build) != 0) {
 			log_line(LOG_WARN, "slurm",
-				 "rank 0 on node %s runs a build by '%s', rank %d on node %s one "
-				 "by '%s': the versions agree, but use one build to get the same "
-				 "results everywhere",
+				 "rank 0 on node %s runs a build by '%s', and rank %d on node %s "
+				 "runs one by '%s': the versions agree, but use the same build on "
+				 "all nodes to get the same results everywhere",
 				 records[0].node, records[0].build, rank, records[rank].node,
 				 records[rank].build);
 			return;

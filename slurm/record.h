@@ -21,7 +21,7 @@
 enum {
 	RECORD_HEADER_BYTES = 180,
 	RECORD_MAX_BYTES = RECORD_HEADER_BYTES + RECORD_PAYLOAD_BYTES + 4,
-	/* The largest record of a later version that is accepted. Longer records are refused
+	/* The largest record that is accepted from a later version. Longer records are refused
 	 * unread. */
 	RECORD_ACCEPT_BYTES = 64 * 1024
 };
@@ -37,8 +37,8 @@ size_t record_encode(const struct rank_record *record, uint32_t rank,
 int record_decode(const uint8_t *bytes, size_t n, uint32_t rank, struct rank_record *out,
 		  const char **why);
 
-/* Compares wire and package versions. Returns 0, or SLUICE_EPEER with a sentence about rank 0 and
- * the lowest rank that differs from it: versions, ranks and nodes. All ranks with the same records
- * get the same sentence. If build ids differ, rank 0 logs a warning. */
+/* Compares the wire and package versions. If a rank differs, returns SLUICE_EPEER with a sentence
+ * about rank 0 and the lowest such rank: versions, ranks and nodes. All ranks with the same records
+ * get the same sentence. Otherwise returns 0; if build ids differ, rank 0 logs a warning. */
 int record_compare(const struct rank_record *records, int size, int own_rank);
 #endif

@@ -52,8 +52,8 @@ static int look_at(pid_t pid, char *state, pid_t *parent)
 {
 	size_t bytes;
 	char *text = read_proc(pid, "stat", &bytes);
-	/* The name may contain spaces and parentheses, so the fields are counted from the last
-	 * ')'. */
+	/* The name may contain spaces and parentheses, so the fields are counted from after the
+	 * last ')'. */
 	char *behind = text ? strrchr(text, ')') : NULL;
 	int number, rc = behind && sscanf(behind + 1, " %c %d", state, &number) == 2 ? 0 : -1;
 
@@ -63,7 +63,7 @@ static int look_at(pid_t pid, char *state, pid_t *parent)
 	return rc;
 }
 
-/* Returns the number in text, or -1 if text is not a number. */
+/* Returns the number that text contains, or -1 if text is not a number. */
 static int parse_number(const char *text)
 {
 	char *end;
@@ -93,8 +93,8 @@ static int rank_of(pid_t pid, const char *in_namespace)
 	return ours ? rank : -1;
 }
 
-/* Finds the child of the launcher that is this process, or an ancestor of this process if a script
- * started it. Returns 0 or -1. */
+/* Finds the launcher's child process to which this process belongs: this process, or an ancestor if
+ * a script started this process. Sets task and launcher. Returns 0 or -1. */
 static int find_task(const char *in_namespace, int self, pid_t *task, pid_t *launcher)
 {
 	char state;
@@ -110,7 +110,8 @@ static int find_task(const char *in_namespace, int self, pid_t *task, pid_t *lau
 	return -1;
 }
 
-/* Marks the ranks of the launcher's living children. Returns -1 if one of them shows no rank. */
+/* Marks the ranks whose processes, children of the launcher, are alive. Returns -1 if one of them
+ * shows no rank. */
 static int mark_living(const char *in_namespace, pid_t launcher, pid_t task, char *living, int most)
 {
 	DIR *all = opendir("/proc");

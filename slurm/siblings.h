@@ -5,8 +5,8 @@
 #ifndef SLURM_SIBLINGS_H
 #define SLURM_SIBLINGS_H
 
-/* Returns the lowest rank whose process has ended. Returns -1 if there is none, or if /proc does
- * not prove it. local: the ranks on this node including self, such as "0,1,5". in_namespace: their
- * common value of PMIX_NAMESPACE. */
+/* Returns the lowest rank whose process has ended. Returns -1 if no process has ended, or if /proc
+ * does not prove that one has. local lists the ranks on this node including self, such as "0,1,5".
+ * in_namespace is their common value of PMIX_NAMESPACE. */
 int siblings_ended(const char *in_namespace, const char *local, int self);
 #endif

@@ -243,7 +243,7 @@ CASE(env_load__too_long_text_is_refused)
 	text[sizeof(text) - 1] = '\0';
 	setenv("SLUICE_RECIPE", text, 1);
 	assert_int_equal(env_load(&s), SLUICE_EINVAL);
-	assert_non_null(strstr(sluice_last_error(), "has 599 characters, at most 511 fit"));
+	assert_non_null(strstr(sluice_last_error(), "has 599 characters, but at most 511 fit"));
 }
 
 CASE(env_load__unknown_variable_warns_with_the_nearest)
@@ -254,7 +254,7 @@ CASE(env_load__unknown_variable_warns_with_the_nearest)
 	assert_int_equal(env_load(&s), 0);
 	assert_int_equal(warnings, 1);
 	assert_non_null(strstr(last_warning,
-			       "SLUICE_LOST_AFTR is unknown and ignored: did you mean "
+			       "SLUICE_LOST_AFTR is unknown, so it is ignored: did you mean "
 			       "SLUICE_LOST_AFTER?"));
 	unsetenv("SLUICE_LOST_AFTR");
 	setenv("SLUICE_COFFEE", "black", 1);
