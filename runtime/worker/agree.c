@@ -17,9 +17,9 @@
 #include <string.h>
 
 struct agreed {
-	uint32_t *room; /* positions in all supports */
+	uint32_t *room; /* memory for the positions of all supports */
 	struct support {
-		uint32_t *index, n; /* allocated for the shard's support_capacity */
+		uint32_t *index, n; /* index has room for the shard's support_capacity */
 	} of[];
 };
 

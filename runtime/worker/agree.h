@@ -9,12 +9,12 @@
 
 struct agreed; /* worker.agreed is NULL if the recipe agrees on no support */
 
-/* Returns this step's support of a shard: *n_out positions, relative to the shard's first
+/* Returns this step's support of a shard: *n_out positions, which count from the shard's first
  * coordinate. */
 const uint32_t *agree_support(const struct agreed *agreed, uint32_t shard, uint32_t *n_out);
 
-/* Each function makes the messages of one up phase, as a row of the table of payloads in
- * worker.c. */
+/* Each function makes the messages of one up phase. The table of payloads in worker.c calls
+ * them. */
 int agree_send_indices(struct worker *w, const struct signal *signal);
 int agree_send_sketches(struct worker *w, const struct signal *signal);
 int agree_send_values(struct worker *w, const struct signal *signal);

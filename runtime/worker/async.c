@@ -39,7 +39,7 @@ static void async_close(struct worker *w)
 	w->async = NULL;
 }
 
-/* Until the worker begins, shards do not wait for it. */
+/* A new worker is parked, so shards do not wait for it until it begins. */
 static void async_restart(struct worker *w)
 {
 	w->async->parked = 1;
@@ -55,7 +55,8 @@ static void async_begin(struct worker *w, const float *params)
 
 /* ---- answers ---------------------------------------------------------------- */
 
-/* The next message is a push, or a request for parameters. A pull waits for the answer. */
+/* The next message is a push or a request for parameters. Either way, a pull waits for its
+ * answer. */
 static void async_step_begins(struct worker *w)
 {
 	struct async *a = w->async;
@@ -74,7 +75,7 @@ uint64_t async_awaited(const struct worker *w)
 	return w->async->awaited;
 }
 
-/* Returns 1 if the last message was the push before an anchor, so that its answer is the anchor. */
+/* Returns 1 if the last message was the push before an anchor. Its answer is then the anchor. */
 static int expects_anchor(const struct worker *w)
 {
 	return w->step.state == STEP_PUSHED &&

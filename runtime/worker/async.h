@@ -19,14 +19,14 @@ const char *async_judge(const struct worker *w, uint32_t shard, const struct mes
 /* Computes the shard's part of the target from the answer in the compressor's entries. */
 int async_apply(struct worker *w, uint32_t shard, const struct message *m,
 		const struct entries *got);
-/* Returns the shard's version in an answer, on which the worker's next push is based. Only the
- * shard counts versions. */
+/* Returns the version of the shard that an answer names. The worker's next push is based on this
+ * version. Only the shard counts versions. */
 uint64_t async_base(const struct message *m);
 
 /* For a pull without a push: stages messages that request the newest parameters from all shards.
- * The worker is then no longer parked. */
+ * Ends the worker's parking. */
 int async_ask(struct worker *w);
-/* Informs the shards that they need not wait for this worker, unless they were already informed.
+/* Informs the shards that they need not wait for this worker. Does nothing if they already know it.
  * Token held. */
 int async_park(struct worker *w);
 

@@ -14,8 +14,8 @@ struct compressor_ops {
 	/* Folds a whole gradient. Returns the result of signal_fold(). */
 	int (*fold)(struct worker *w, const struct vector *grad, const struct vector *before,
 		    struct signal *out);
-	/* Ends the call of a push whose messages are made after the call. push: the lap that
-	 * measures the push. */
+	/* For a push whose messages are made after its call has returned: ends the call. push: the
+	 * lap that measures the push. */
 	int (*leave)(struct worker *w, const struct lap *push);
 	/* Picks coordinates and emits the messages of an up phase. On failure no message is
 	 * posted. */
@@ -23,7 +23,8 @@ struct compressor_ops {
 	/* Returns 1 if the messages of the phase are staged. Token held. */
 	int (*staged)(struct worker *w);
 	/* For up=sketch: clears the residual at the n published coordinates of a shard, and the
-	 * momentum if it is masked. index NULL: the coordinates whose value in got is not zero. */
+	 * momentum if it is masked. If index is NULL, these are the coordinates whose value in got
+	 * is not zero. */
 	int (*clear)(struct worker *w, const struct shard_layout *at, const uint32_t *index,
 		     const struct entries *got, uint32_t n);
 	/* Returns 1 if deltas must be in the memory that half_land() returns. */
@@ -35,11 +36,11 @@ struct compressor_ops {
 	void (*advance)(struct worker *w);
 	/* Returns 1 if advance() has work now or will have some. */
 	int (*works)(const struct worker *w);
-	/* Wait until everything is posted. Only calls of the application use them. park() is called
-	 * with the token held. */
+	/* Both wait until everything is posted. Only calls of the application use them. park() is
+	 * called with the token held, await() without it. */
 	int (*await)(struct worker *w);
 	int (*park)(struct worker *w);
-	/* Writes what the push is waiting for to text. Returns 0 if it is not waiting. */
+	/* Writes to text what the push is waiting for. Returns 0 if the push is not waiting. */
 	int (*busy)(const struct worker *w, char *text, size_t cap);
 
 	/* ---- residual and momentum ---- */

@@ -24,8 +24,8 @@
 
 /* Computes the values to send at n coordinates, with the additions of signal.c. If grad is the
  * residual, the application has already added its gradient (sluice_accumulator). Returns 0, or
- * SLUICE_ENUMERIC if a value is not finite. worker.overflowed is then the first such coordinate,
- * and the residual has not changed. */
+ * SLUICE_ENUMERIC if a value is not finite. In that case step.overflowed is the first such
+ * coordinate, and the residual has not changed. */
 static int signal_piece(struct worker *w, uint64_t at, const float *grad, uint32_t n, float scale,
 			float *value)
 {
@@ -40,8 +40,8 @@ static int signal_piece(struct worker *w, uint64_t at, const float *grad, uint32
 	if (finite < n) {
 		return step_fail(&w->step, at + finite);
 	}
-	/* Everything is sent, so the residual becomes zero. After the first step it is zero
-	 * already. */
+	/* The whole residual is sent, so it becomes zero. It is written only if it is not zero yet,
+	 * which is usually so only in the first step. */
 	for (uint32_t i = 0; remembers && i < n; i++)
 		any |= float_bits(residual[i]);
 	if (any)
@@ -120,10 +120,11 @@ static int pull_fits(const struct worker *w, uint32_t shard, const uint8_t *entr
 	       !expect->welcome(w, shard, m);
 }
 
-/* Adds the payload while checking it, so that another rank's memory is read only once. The checksum
- * is known only after everything was added. If it is wrong, the job ends and the target is useless.
- * A correct owner does not write to the entry meanwhile, because its next publication needs this
- * worker's next push. Returns NULL, or the reason why the payload is refused. */
+/* Adds the payload while checking it, so that another rank's memory is read only once. Whether the
+ * checksum is right is known only after everything was added. If it is wrong, the job ends, because
+ * the target then has wrong values. A correct owner does not write to the entry meanwhile, because
+ * its next publication needs this worker's next push. Returns NULL, or the reason why the payload
+ * is refused. */
 static const char *add_checked(const struct worker *w, const uint8_t *payload, uint32_t span,
 			       uint32_t payload_crc, uint64_t first)
 {
@@ -141,9 +142,9 @@ static const char *add_checked(const struct worker *w, const uint8_t *payload, u
 	return nonfinite ? message_nonfinite : NULL;
 }
 
-/* Checks the payload while copying it to memory that the device reads. Thereby it is read only
- * once, and nothing is added unless all of it is correct. Returns 0, or an error of the device.
- * *why becomes NULL, or the reason why the payload is refused. */
+/* Checks the payload while copying it to memory that the device reads. It is thus read only once,
+ * and is added only if all of it is correct. Returns 0, or an error of the device. *why becomes
+ * NULL, or the reason why the payload is refused. */
 static int move_to_device(struct worker *w, const struct message *m, const uint8_t *payload,
 			  uint32_t payload_crc, const char **why)
 {
@@ -177,7 +178,7 @@ static int add_entry(struct worker *w, const struct message *m, const uint8_t *p
 		return move_to_device(w, m, payload, crc, why);
 	if (!home_is_here(w->model.home, m->shard))
 		*why = add_checked(w, payload, m->span, crc, at->begin);
-	else /* this rank's own log, to which only this rank writes, and only finite values */
+	else /* only this rank writes to this log, and only finite values, so no check is needed */
 		target_add(w, at->begin, NULL, (const float *)(const void *)payload, m->span);
 	return 0;
 }
@@ -225,7 +226,7 @@ int dense_pull_read(struct worker *w, uint32_t shard, const struct dense_expect 
 	rc = move_to_device(w, m, entry + MESSAGE_HEADER_BYTES, crc, &why);
 	if (rc)
 		return device_ends(w, rc);
-	/* otherwise the READ found a half-written entry, or the caller refuses it and names the
-	 * sender */
+	/* If the payload was refused, the caller finds out whether the READ found a half-written
+	 * entry. If not, it names the sender in an error. */
 	return !why;
 }

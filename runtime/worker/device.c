@@ -50,8 +50,8 @@ static void abandon(struct worker *w)
 	char text[512];
 	if (on_device_state(w->device) <= DEVICE_IDLE)
 		return;
-	/* A push is still at work only after a failure of the job. No rank waits for its
-	 * messages. */
+	/* A push can only be at work here after a failure of the job. No rank waits for its
+	 * messages then. */
 	if (on_device_at_work(on_device_state(w->device)))
 		half_abandon(&w->device->half, until);
 	if (now_ns() >= until && on_device_busy(w, text, sizeof(text)))
@@ -102,8 +102,7 @@ static int come_home(struct worker *w)
 
 /* ---- recipes that select on the device -------------------------------------- */
 
-/* Returns the reason why the host must make the recipe's selection, or NULL if the device can make
- * it. */
+/* Returns the reason why the host must select for this recipe, or NULL if the device can select. */
 const char *on_device_why_not(const struct worker *w)
 {
 	const uint64_t traits = w->rules.plan->traits | worker_live_traits(w);
@@ -273,7 +272,7 @@ static int came_to_rest(void *context)
 {
 	struct worker *w = context;
 	advance(w);
-	/* A device that has failed reports nothing, so the stream is queried. */
+	/* A device that has failed reports nothing, so this queries the stream. */
 	if (on_device_state(w->device) == DEVICE_ENQUEUED && half_poll(&w->device->half, 1) < 0)
 		give_up(w);
 	return !on_device_goes_on(on_device_state(w->device));
@@ -283,8 +282,8 @@ static int await(struct worker *w)
 {
 	const struct on_device *d = w->device;
 	sluice_job *job = w->job;
-	/* A simulated job waits for the device here, because it considers a rank stuck that waits
-	 * for no other rank. */
+	/* A simulated job waits for the device here. It would otherwise report this rank as stuck,
+	 * because the rank waits for no other rank. */
 	if (job->sim_rank && on_device_state(w->device) == DEVICE_ENQUEUED &&
 	    d->half.ops->wait(d->half.stream))
 		give_up(w);
@@ -305,7 +304,7 @@ static void sent_listed(struct worker *w, int rc)
 
 /* ---- the application's calls ----------------------------------------------- */
 
-/* pushing: the caller has checked that the stream is ready. */
+/* Waits until the push is posted. pushing: 1 if the caller has checked that the stream is ready. */
 static int await_all(struct worker *w, int pushing)
 {
 	sluice_job *job = w->job;
@@ -318,7 +317,7 @@ static int await_all(struct worker *w, int pushing)
 	if (!listed)
 		return rc;
 	if (!pushing && (rc = on_device_ready(w->device, "messages that the host encodes")))
-		return rc; /* the push itself is not affected */
+		return rc; /* an error of this call only: the push is not affected */
 	const struct lap lap = stopwatch_begin();
 	rc = worker_send(w, NULL);
 	progress_take(job);
@@ -340,7 +339,7 @@ static int park(struct worker *w)
 	if (at_rest(w))
 		return 0;
 	int rc = await(w);
-	/* While the stream is captured, nothing is sent. The pull after the capture does that. */
+	/* Nothing is sent while the stream is captured. The pull after the capture sends it. */
 	if (!rc && on_device_state(w->device) == DEVICE_LISTED &&
 	    !d->half.ops->ready(d->half.stream)) {
 		sent_listed(w, worker_send(w, NULL));

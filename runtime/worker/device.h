@@ -24,13 +24,13 @@ const char *on_device_why_not(const struct worker *w);
  * then on. Otherwise makes *grad and *before host memory; before may be NULL, and then stays NULL.
  * A CUDA error ends the job. */
 int on_device_gradient(struct worker *w, const void **grad, const void **before);
-/* Called for a pushed range of count coordinates. first: it is the first range of a step. If the
- * first range is device memory and the recipe selects on the device, the device collects the ranges
- * of the step. Returns 1 if the device collects them; 0 if not, and *grad is then host memory; or
- * an error. */
+/* Called for a pushed range of count coordinates. `first` is 1 for the first range of a step. If
+ * that range is device memory and the recipe selects on the device, the device collects all ranges
+ * of the step. Returns 1 if the device collects them. Otherwise returns 0, and *grad is then host
+ * memory, or an error. */
 int on_device_range(struct worker *w, const void **grad, uint64_t count, int first);
 /* Enqueues a copy of the range to its coordinates in the collected gradient. whole is NULL except
- * for the last range: *whole then becomes the gradient, and the next range starts another
+ * for the last range of a step. *whole then becomes the gradient, and the next range starts another
  * gradient. */
 int on_device_collect(struct worker *w, const void *grad, uint64_t begin, uint64_t count,
 		      const void **whole);

@@ -40,7 +40,7 @@
 /* How the payloads of messages to one shard reach the owner. */
 struct payload_lane {
 	enum payload_way way;
-	uint8_t *there; /* PAYLOAD_PLACED: the device's address of the shard's slots */
+	uint8_t *there; /* PAYLOAD_PLACED: the slots of the shard, as an address on the device */
 	size_t offset;  /* offset of the first payload in outbox.payloads */
 	unsigned depth; /* number of payloads at `offset`; message n uses payload n mod depth */
 };
@@ -55,7 +55,7 @@ struct window {
 struct outbox {
 	struct device_part *parts; /* this array and those up to windows have n_shards entries */
 	struct device_sent *sent;
-	/* Headers, with the fields that were known when the push was called. */
+	/* Headers. They have only those fields that were known when the push was called. */
 	struct message *heads;
 	struct payload_lane *lanes;
 	struct window *windows; /* [rank]: windows of the owners */
@@ -176,7 +176,7 @@ static int prove_lanes(struct worker *w)
 }
 
 /* Allocates the memory in which the parts are packed one after another, and decides how each
- * payload leaves. */
+ * payload reaches its owner. */
 static int open_payloads(struct worker *w)
 {
 	struct on_device *d = w->device;
@@ -247,7 +247,7 @@ int outbox_open(struct worker *w)
 		rc = fail(SLUICE_ENOMEM, "no memory for %zu selected values", most);
 	if (!rc)
 		rc = open_payloads(w);
-	return rc ? rc : open_staging(w); /* on failure, the caller closes it */
+	return rc ? rc : open_staging(w); /* on failure, the caller closes the outbox */
 }
 
 void outbox_close(struct worker *w)
@@ -326,7 +326,7 @@ static struct device_values values_of(const struct worker *w)
 				       .seed = w->rules.recipe->seed };
 }
 
-/* Returns 1 if the momentum of sent coordinates is cleared, as in upload_settle(). */
+/* Returns 1 if the momentum of sent coordinates is cleared, as upload_settle() does on the host. */
 static int masks(const struct worker *w)
 {
 	return compressor_velocity(w->compressor) && upload_masks(w);
@@ -400,13 +400,13 @@ int outbox_take(struct worker *w)
 	if (d->half.ops->pushed(d->half.compressor, &got, d->outbox->sent, d->half.stream))
 		return outbox_failed(w, 1);
 	d->outbox->settled = got.settled;
-	step_set_range(&w->step, got.largest); /* used by a grid */
+	step_set_range(&w->step, got.largest); /* a grid needs it */
 	int rc = got.nonfinite ?
 			 nonfinite_pushed(w, 1, got.first_nonfinite, got.nonfinite, got.bad) :
 			 0;
 	step_leave_out(&w->step, rc > 0);
 	if (!rc && !on_device_sketches(w->rules.recipe) && (got.nan || !(got.largest <= FLT_MAX))) {
-		/* The device does not report the coordinate. */
+		/* The device does not report which coordinate it was. */
 		step_fail(&w->step, COORDINATE_UNKNOWN);
 		rc = nonfinite_sum(w, 1);
 	}
@@ -467,9 +467,9 @@ static void stage_packed(struct worker *w, uint32_t shard, const struct device_s
 	w->model.stats->pushed_elements += sent->count;
 }
 
-/* Encodes a message on the host, and records the residual that it leaves for settle(). The momentum
- * in host memory only marks coordinates here: all listed ones are set to 1, and upload_settle()
- * clears those that were sent. */
+/* Encodes a message on the host, and records for settle() what the message leaves in the residual.
+ * The momentum in host memory only marks coordinates here: all listed ones are set to 1, and
+ * upload_settle() clears those that were sent. */
 static int stage_listed(struct worker *w, uint32_t shard, const struct device_sent *sent)
 {
 	struct on_device *d = w->device;
@@ -497,7 +497,7 @@ static int stage_listed(struct worker *w, uint32_t shard, const struct device_se
 	return 0;
 }
 
-/* Subtracts the contents of all messages from the residual, after the host has encoded some of
+/* Subtracts the contents of all messages from the residual. Called if the host has encoded some of
  * them. */
 static int settle(struct worker *w)
 {

@@ -35,7 +35,7 @@ int on_device_fold(struct worker *w, const struct vector *grad, const struct vec
 /* Does the work of worker_send() in an up phase: stages all messages. Messages of pairs and
  * sketches are staged once the device has made them. Values that shards requested are only enqueued
  * here; on_device_valued() stages them. On failure no message is posted. After SLUICE_ENUMERIC, a
- * payload is not finite and worker.overflowed is the coordinate. */
+ * payload is not finite, and step.overflowed is the coordinate. */
 int on_device_emit_pairs(struct worker *w);
 int on_device_emit_sketches(struct worker *w);
 int on_device_ask_values(struct worker *w);
@@ -44,7 +44,8 @@ int on_device_valued(struct worker *w);
 /* Writes to text what the device is doing, for a log line about a waiting call. Returns 0 if the
  * device is idle. */
 int on_device_busy(const struct worker *w, char *text, size_t cap);
-/* Return how the payloads for this shard leave, and 1 if the device packed the last payload. */
+/* on_device_way() returns how this shard's payloads reach the owner. on_device_packed() returns 1
+ * if the device packed the last payload. */
 enum payload_way on_device_way(const struct worker *w, uint32_t shard);
 int on_device_packed(const struct worker *w, uint32_t shard);
 #endif

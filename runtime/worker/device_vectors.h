@@ -15,8 +15,7 @@ struct worker;
 /* Where gradients are selected, and the state of the current push. */
 enum on_device_state {
 	DEVICE_AWAY, /* gradients are selected on the host */
-	/* on the device; host memory has restored residual and momentum, which are newer than the
-	 * device's */
+	/* on the device, but residual and momentum in host memory were restored and are newer */
 	DEVICE_STALE,
 	DEVICE_IDLE,     /* on the device; there is no push under way */
 	DEVICE_ENQUEUED, /* the device has not finished the push */
@@ -39,9 +38,11 @@ struct on_device {
 	struct memory copies[2]; /* pinned host copies of gradients; empty before the first copy */
 	struct outbox *outbox;   /* NULL: gradients are selected on the host */
 };
-/* Sets the state. Token held, except in calls of the application while no push is under way. */
+/* Sets the state. The token must be held, except in a call of the application when no push is under
+ * way. */
 void on_device_become(struct worker *w, enum on_device_state state);
-/* Return 1 if the progress thread must poll the push, and 1 if the device is working. */
+/* on_device_goes_on() returns 1 if the progress thread must poll the push. on_device_at_work()
+ * returns 1 if the device is working. */
 int on_device_goes_on(enum on_device_state state);
 int on_device_at_work(enum on_device_state state);
 /* Returns 1 with up=sketch, where a push sends sketches and the pull sends the requested values. */
@@ -54,8 +55,8 @@ int on_device_open_compressor(struct worker *w, const void *pointer);
 /* Returns how this step's gradient is added to the residual, and which coordinates of the sum are
  * selected. */
 struct device_select on_device_select_of(const struct worker *w, const void *grad);
-/* Fail with SLUICE_EGPU if the stream, or the model's stream, is being captured into a graph.
- * Otherwise each launch of the graph would repeat the messages of one step. */
+/* Both fail with SLUICE_EGPU if the stream is being captured into a graph, because each launch of
+ * the graph would repeat the messages of one step. on_device_ready() checks the model's stream. */
 int on_device_check_stream(const struct device_ops *ops, void *stream, const char *function);
 int on_device_ready(const struct on_device *d, const char *function);
 
@@ -71,7 +72,7 @@ int on_device_fetch(struct worker *w);
 
 /* ---- pulls ---- */
 /* For the pull of a vector on a device: returns the device's operations and its opened compressor.
- * Afterwards *ops stays set, because it must release the memory of earlier pulls. */
+ * From then on *ops stays set, because it is needed to release the memory of earlier pulls. */
 int on_device_use(struct worker *w, const void *pointer, const struct device_ops **ops,
 		  struct device_compressor **compressor);
 /* Returns 1 if the device reads published coordinates (up=sketch). */

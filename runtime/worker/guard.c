@@ -25,7 +25,8 @@ enum { UP, DOWN, WAYS };
 
 struct guard {
 	struct growth way[WAYS];
-	uint64_t pushed, pulled; /* elements pushed and pulled up to the last complete window */
+	uint64_t pushed, pulled; /* totals of pushed and pulled elements at the end of the last
+				    complete window */
 	unsigned doublings; /* number of doublings of the densities in the steps of these windows */
 	int saw;            /* 1: growth was found, and the next delta will double the densities */
 	int over;           /* 1: growth was reported, and the guard has ended its work */
@@ -115,7 +116,7 @@ static int guard_applied(struct worker *w, uint32_t shard, const uint32_t *index
 	return 0;
 }
 
-/* Returns the norm of the residual, for a report. Makes a pass over it. */
+/* Returns the norm of the residual, for a report. This reads the whole residual. */
 static double norm_of_residual(const struct worker *w)
 {
 	const float *residual = worker_residual(w);
@@ -132,7 +133,7 @@ static void describe_growth(const struct worker *w, char *text, size_t cap)
 	char waits[64] = "";
 
 	if (g->saw_way == UP && !worker_on_device(w))
-		snprintf(waits, sizeof(waits), " (%.3g waits in this rank's residual)",
+		snprintf(waits, sizeof(waits), " (the norm of this rank's residual is %.3g)",
 			 norm_of_residual(w));
 	snprintf(text, cap,
 		 "the norm of %s was %.3g at step %llu and is %.3g at step %llu%s, and "
@@ -172,12 +173,12 @@ static void warn(const struct worker *w)
 			 w->model.id, what(w->guard), growth, (double)w->step.lr);
 }
 
-/* Reports that all ranks send more from the next step on. */
+/* Reports that all ranks send more values from the next step on. */
 static void report_raise(const struct worker *w)
 {
 	const struct guard *g = w->guard;
 	const struct step_rule next = rulebook_step(&w->rules, w->step.number + 1, w->step.chosen);
-	/* found by another rank, or before a restart */
+	/* The text if another rank found the growth, or if it was found before a restart. */
 	char growth[360] = "a rank has seen its messages grow";
 
 	if (g->saw && g->verdict.to)
@@ -191,7 +192,8 @@ static void report_raise(const struct worker *w)
 		 schedule_raises_most(w->rules.recipe), (double)w->step.lr);
 }
 
-/* Called when the delta of this step brings the decision of all workers to double the densities. */
+/* Called when this step's delta brings the decision to double the densities, which holds for all
+ * workers. */
 static void begin_again(struct worker *w)
 {
 	struct guard *g = w->guard;

@@ -25,12 +25,12 @@ struct step_hooks {
 	void (*begin)(struct worker *w, const float *params);
 	uint64_t (*memory)(const struct layout *l, const struct recipe *recipe);
 
-	/* ---- functions of a push, in this order ---- */
+	/* ---- functions of a push, which are called in this order ---- */
 	void (*step_begins)(struct worker *w);
-	/* Called after the gradient was added to the residual, or was left for the selection to add
-	 * (*signal). */
+	/* Called after the gradient was added to the residual, or after that was left to the
+	 * selection (*signal). */
 	void (*folded)(struct worker *w, struct signal *signal);
-	/* Returns how many of n coordinates are picked at this density, or 0 for the number that
+	/* Returns how many of n coordinates are picked at this density. 0 means the number that
 	 * follows from the density. */
 	uint64_t (*count)(const struct worker *w, double density, uint64_t n);
 	/* Called when the coordinates of all messages are picked, before any of them is emitted. */
@@ -51,9 +51,9 @@ struct step_hooks {
 	 * yet applied. Returns 0, or SLUICE_EWIRE with *why. */
 	int (*note)(struct worker *w, uint32_t shard, const uint8_t *note, size_t n,
 		    const char **why);
-	/* Called when a delta has been added to the target (the parameters). index has its
-	 * coordinates; NULL: all. got has its values, and room for as many coordinates. Returns 0
-	 * or an error. */
+	/* Called when a delta has been added to the target (the parameters). index lists the
+	 * delta's coordinates; NULL means all. got has its values, and memory for as many
+	 * coordinates. Returns 0 or an error. */
 	int (*applied)(struct worker *w, uint32_t shard, const uint32_t *index,
 		       const struct entries *got, const struct message *m);
 	/* Called when all deltas of the step are applied. */

@@ -22,8 +22,8 @@ struct lane {
 	const struct holder *to;
 	struct ring_writer ring;
 	enum lane_up up;
-	/* from the newest notice: number of publications (a step may have several), and end of the
-	 * log */
+	/* from the newest notice: number of publications, of which a step may have several, and end
+	 * of the log */
 	uint64_t version, log_end;
 	uint32_t last_bytes;
 };
@@ -51,7 +51,7 @@ struct lanes {
 	uint32_t holders;
 	struct lane *to; /* [shard][holder] */
 	int shared;      /* 1: some rank holds several shards */
-	int arrived;     /* number of shards whose READ has ended and was not handled */
+	int arrived;     /* number of shards with a READ that has ended and was not handled yet */
 	uint64_t awaits; /* the step for which lanes_await_slots() waits */
 };
 
@@ -426,7 +426,7 @@ const uint8_t *lane_received(const struct lanes *lanes, uint32_t shard, size_t *
 
 /* ---- down ------------------------------------------------------------------ */
 
-/* Adopts a notice. The newest notice replaces all earlier ones, and its numbers only grow. */
+/* Adopts a notice, which replaces all earlier ones. The numbers in a notice never decrease. */
 static void take_notice(struct lanes *lanes, uint32_t shard, struct lane *lane,
 			const uint8_t *written)
 {

@@ -96,15 +96,15 @@ uint64_t lane_base(const struct lanes *lanes, uint32_t shard);
 uint32_t lane_last_bytes(const struct lanes *lanes, uint32_t shard);
 /* Returns 1 if publication `wanted` is announced and not yet handled, and no READ is under way. */
 int lane_announced(const struct lanes *lanes, uint32_t shard, uint64_t wanted);
-/* Returns the announced entry, to which a peer may write, or NULL if this process has not mapped
- * the shard's log. */
+/* Returns the announced entry, or NULL if this process has not mapped the shard's log. A peer may
+ * write to the entry at any time. */
 const uint8_t *lane_entry(const struct lanes *lanes, uint32_t shard);
 /* If the queue has room, posts the READ of the announced entry (a get of the transport). Token
  * held. */
 void lane_read(struct lanes *lanes, uint32_t shard);
-/* Posts the READs of all announced publications `wanted`, unless a transport copies at once; those
- * from one rank with one doorbell of the card. Returns 1 if there is more to do: other publications
- * are announced, or a READ has ended. Token held. */
+/* Posts the READs of all announced publications `wanted`. READs from the same rank share one
+ * doorbell of the network card. A transport that copies at once gets no READs here. Returns 1 if
+ * there is more to do: other publications are announced, or a READ has ended. Token held. */
 int lanes_read(struct lanes *lanes, uint64_t wanted);
 /* Returns 1 if a READ has ended and its bytes were not handled yet. */
 int lane_arrived(const struct lanes *lanes, uint32_t shard);
@@ -121,8 +121,8 @@ void lane_took(struct lanes *lanes, uint32_t shard, uint64_t taken, uint64_t bas
 
 /* ---- for tests and tools that look into messages ---- */
 struct ring_writer *lane_ring(const struct lanes *lanes, uint32_t shard);
-/* Return the last posted message as its holders receive it, and the last publication that was
- * handled. */
+/* lane_sent() returns the last posted message as its holders receive it. lane_received() returns
+ * the last publication that was handled. */
 const uint8_t *lane_sent(const struct lanes *lanes, uint32_t shard, size_t *bytes);
 enum lane_way lane_sent_way(const struct lanes *lanes, uint32_t shard);
 const uint8_t *lane_received(const struct lanes *lanes, uint32_t shard, size_t *bytes);

@@ -74,7 +74,7 @@ double lazy_allowance(const struct lazy_rule *l, float lr)
 	return sum / ((double)lr * (double)lr);
 }
 
-/* The first push is always sent, and so is the push after `longest` skipped ones. */
+/* The first push is always sent, and so is the push after `longest` consecutive skipped ones. */
 static int must_upload(const struct lazy_rule *l)
 {
 	return !l->uploaded || (l->longest && l->skipped >= l->longest);
@@ -180,7 +180,7 @@ const struct lazy_rule *lazy_rule_of(const struct lazy *lazy)
 
 /* ---- push ------------------------------------------------------------------- */
 
-/* Adds up the squared norms of a message's values and of the residual that the message leaves. */
+/* Sums the squared norms of a message's values and of what the message leaves in the residual. */
 static void weigh(const struct worker *w, struct lazy *lazy, const struct shard_layout *at,
 		  const struct pick *emitted)
 {
@@ -209,7 +209,8 @@ static uint32_t lazy_mark(const struct worker *w)
 	return lazy->refresh ? INNOVATION_REFRESH : 2 * lazy->uploads + (uint32_t)lazy->uploading;
 }
 
-/* Restarts the reference if a shard's sum differs from the workers' references. */
+/* If a shard's sum differs from the workers' references, restarts this worker's reference at
+ * zero. */
 static void lazy_step_begins(struct worker *w)
 {
 	struct lazy *lazy = w->lazy;
@@ -232,7 +233,8 @@ static void lazy_folded(struct worker *w, struct signal *signal)
 	memset(lazy->moved, 0, w->layout->n_shards * sizeof(*lazy->moved));
 }
 
-/* Adds the message to the reference, or weighs it for the later decision. */
+/* Adds the message to the reference, or adds its norms to those on which the later decision is
+ * based. */
 static void lazy_emitted(struct worker *w, const struct shard_layout *at,
 			 const struct pick *emitted)
 {
@@ -375,7 +377,7 @@ int lazy_set_smoothness(struct lazy *lazy, float smoothness)
 {
 	if (!(smoothness > 0) || !isfinite(smoothness))
 		return fail(SLUICE_EINVAL,
-			    "sluice_set: SLUICE_SMOOTHNESS is %g, must be finite and > 0",
+			    "sluice_set: SLUICE_SMOOTHNESS is %g, but must be finite and > 0",
 			    (double)smoothness);
 	if (lazy)
 		lazy->smoothness = smoothness;

@@ -24,7 +24,7 @@ struct lazy_rule {
 	int uploaded;                  /* 1: at least one upload was made */
 };
 
-/* Save and restore the state as numbers, without the recipe's values. */
+/* Save and restore the state as numbers. The recipe's values are not part of it. */
 enum { LAZY_NUMBERS = LAZY_WINDOW_MAX + 4 };
 void lazy_save(const struct lazy_rule *l, uint64_t numbers[LAZY_NUMBERS]);
 void lazy_load(struct lazy_rule *l, const uint64_t numbers[LAZY_NUMBERS]);
@@ -54,8 +54,8 @@ struct lazy;
 
 /* Returns the vector with which gradients are compared, or NULL if there is none. */
 const float *lazy_reference(const struct lazy *lazy);
-/* For checkpoints, in addition to the vectors: whether the next upload restarts the references, and
- * the rule. */
+/* For checkpoints, which also save the vectors. lazy_refreshes() returns 1 if the next upload
+ * restarts the references. lazy_rule_of() returns the rule. */
 int lazy_refreshes(const struct lazy *lazy);
 const struct lazy_rule *lazy_rule_of(const struct lazy *lazy); /* NULL: no upload is skipped */
 /* numbers: the result of lazy_save(), or NULL if there is no rule. */

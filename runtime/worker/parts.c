@@ -112,8 +112,8 @@ int parts_room(struct worker *w)
 			    bytes);
 	w->model.stats->memory_bytes += bytes;
 	log_line(LOG_INFO, "runtime",
-		 "model %u: ranges are copied together and pushed with the last one: the recipe "
-		 "needs the whole gradient first (clip=, nonfinite=); %.1f MiB",
+		 "model %u: ranges are collected in a copy of %.1f MiB and pushed with the last "
+		 "range, because the recipe needs the whole gradient first (clip=, nonfinite=)",
 		 w->model.id, (double)bytes / 1048576);
 	return 0;
 }
@@ -149,7 +149,7 @@ static int check_no_accumulator(const struct worker *w, const char *function)
 	return 0;
 }
 
-/* Returns the reason why pieces on a device are not joined there, or NULL if they are. */
+/* Returns the reason why pieces on a device are not joined on that device, or NULL if they are. */
 static const char *why_apart(const struct worker *w, const struct vector *pieces)
 {
 	const char *why = on_device_why_not(w);

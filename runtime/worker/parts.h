@@ -21,16 +21,16 @@ uint64_t parts_gap(const struct parts *p, enum parts_of which);
 void parts_clear(struct parts *p, enum parts_of which);
 
 /* ---- gradients ---- */
-/* parts_keeps() returns 1 if the recipe needs the whole gradient before it adds any of it, so that
- * ranges are kept until all have arrived. parts_room() allocates the memory once, and may fail with
- * SLUICE_ENOMEM. */
+/* parts_keeps() returns 1 if the recipe needs the whole gradient before it can add any part of it.
+ * Ranges are then kept until all have arrived. parts_room() allocates the memory once, and may fail
+ * with SLUICE_ENOMEM. */
 int parts_keeps(const struct path_plan *plan);
 int parts_room(struct worker *w);
 void parts_keep(struct worker *w, const void *grad, uint64_t begin, uint64_t count);
 struct vector parts_kept(const struct worker *w);
 /* Prepares a gradient in pieces. *out becomes the vector of the pieces, in host memory. If the
  * recipe compresses on the device of the pieces, *out becomes *joined instead, which is one piece
- * on that device. The list is copied. Errors: EINVAL, ENOMEM, EGPU. */
+ * on that device. The list is copied. Fails with SLUICE_EINVAL, SLUICE_ENOMEM or SLUICE_EGPU. */
 int parts_pieces(struct worker *w, const sluice_segment *segments, size_t n, const char *function,
 		 struct vector *joined, struct vector **out);
 #endif

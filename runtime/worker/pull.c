@@ -78,9 +78,9 @@ static int pull_begun(struct worker *w)
 
 /* ---- an exchange that is applied late --------------------------------------------
  *
- * The pull of the exchange's step only begins. The progress thread adds the publications to the
- * common parameters, which nobody reads before pull_settle(), while the program makes late= steps.
- * The pull of the last of them changes the worker's parameters. */
+ * sluice_pull() in the step of the exchange returns at once. While the program makes the next late=
+ * steps, the progress thread adds the publications to the common parameters, which nobody reads
+ * before pull_settle(). The pull of the last of these steps changes the worker's parameters. */
 
 static int go_behind(struct worker *w)
 {
@@ -121,7 +121,7 @@ static int pull_idle(struct worker *w)
 {
 	int rc = 0;
 
-	step_pull(&w->step); /* flags travel with exchanges */
+	step_pull(&w->step); /* only exchanges carry flags */
 	if (w->step.due != w->step.done + 1)
 		return step_ends(w);
 	rc = pull_settle(w);
@@ -134,7 +134,8 @@ static int pull_idle(struct worker *w)
 	return rc ? rc : pull_ends(w);
 }
 
-/* Ends a step in which no worker pushed. There is nothing to wait for, and a mean is zero. */
+/* Ends a step in which no worker pushed. There is nothing to wait for. If the pull returns a mean,
+ * the mean is zero. */
 static int pull_nothing(struct worker *w)
 {
 	int rc = 0;
@@ -204,9 +205,9 @@ int sluice_pull_vector(sluice_model *model, const sluice_vector *vector)
 
 /* ---- a pull in ranges -----------------------------------------------------------
  *
- * The shards of a step are handled in the order in which they answer, also by the progress thread
- * while the program works with a complete range. If a step has more than one message up and one
- * down per shard, or a GPU takes part, the first range waits for the whole pull. */
+ * The shards of a step are handled in the order in which they answer. The progress thread also
+ * handles them, while the program works with a complete range. If a step has more than one message
+ * up and one down per shard, or a GPU takes part, the first range waits for the whole pull. */
 
 static enum pull_kind pull_kind_of(const struct worker *w)
 {
@@ -362,7 +363,7 @@ int sluice_point(sluice_model *model, const float *params, float *point)
 		rc = argument_aligned(params, sizeof *params, "params", "sluice_point");
 	if (!rc)
 		rc = argument_aligned(point, sizeof *point, "point", "sluice_point");
-	if (!rc) /* the common parameters include an exchange under way */
+	if (!rc) /* from here on, the common parameters include the exchange under way */
 		rc = pull_settle(model->worker);
 	if (rc)
 		return rc;

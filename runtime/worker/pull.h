@@ -7,7 +7,7 @@
 /* Advances a push on a device, and a pull in ranges, while the program computes. Token held. */
 void step_advance(struct worker *w);
 /* With late=, waits until the publications of the exchange under way, if there is one, are added to
- * the common parameters. The pull that applies it to the worker's parameters is still to come.
- * Returns 0 or the error of the job. */
+ * the common parameters. A later pull applies the exchange to the worker's parameters. Returns 0 or
+ * the error of the job. */
 int pull_settle(struct worker *w);
 #endif

@@ -123,10 +123,11 @@ static int push_ends(struct worker *w)
 	return rc;
 }
 
-/* ---- an accumulator that the application adds to ------------------------------
+/* ---- an accumulator to which the application adds ------------------------------
  *
- * A push takes its selection out of the accumulator, and the rest stays for the next gradient.
- * There is no second vector: a push reads one vector instead of reading two and writing one. */
+ * A push takes the selected values out of the accumulator, and the rest stays for the next
+ * gradient. No second vector is needed: a push reads one vector instead of reading two and writing
+ * one. */
 
 int sluice_accumulator(sluice_model *model, float **accumulator, float *scale)
 {
@@ -226,7 +227,8 @@ static int is_dense(const struct worker *w)
 /* Counts a step between exchanges of drifts. An exchange under way is not disturbed. */
 static int push_idle(struct worker *w)
 {
-	const int rc = earlier_failure(w->job); /* which this step would not detect */
+	const int rc = earlier_failure(w->job); /* such a step would not detect a failure by
+						   itself */
 
 	if (!rc)
 		step_become(&w->step, STEP_PUSHED);
@@ -251,9 +253,10 @@ static int push_here(struct worker *w, struct vector *grad, struct vector *befor
 	struct lap lap = stopwatch_begin();
 	stopwatch_without(w->model.stopwatch, &lap, TIME_PUSH);
 	if (grad && (rc = stands ? worker_come_home(w) : to_host_or_device(w, grad, before)))
-		return rc; /* may be a refusal, before the step has begun */
+		return rc; /* this may refuse the call, because the step has not begun yet */
 	push_begins(w, grad != NULL);
-	/* no gradient is needed, there is none, or this step changes or reads nothing */
+	/* The messages are empty if no gradient is needed or none was given, or if this step
+	 * changes or reads nothing. */
 	if (!grad || stands)
 		step_leave_out(&w->step, 1);
 	else if (!alone && is_dense(w)) {
@@ -363,7 +366,7 @@ int sluice_push_pair(sluice_model *model, const void *grad, const void *before)
  * Ranges are folded into the residual as back-propagation completes them. Coordinates that can be
  * selected before the whole gradient has arrived are sent at once. */
 
-/* Refuses recipes that cannot select from a single range. */
+/* Refuses recipes that need more than a single range in order to select. */
 static int check_recipe(const struct worker *w)
 {
 	const char *why = plan_why_not(PATH_RANGES, w->rules.plan->traits);
@@ -389,8 +392,8 @@ static int send_complete_shards(struct worker *w, uint64_t begin, uint64_t end)
 	return rc;
 }
 
-/* Copies the range, because the norm and the coordinates of bad values must be known before
- * anything is added. */
+/* Copies the range: the norm, and the coordinates of bad values, must be known before any range is
+ * added. */
 static int keep_range(struct worker *w, const void *grad, uint64_t begin, uint64_t count)
 {
 	parts_keep(w, grad, begin, count);
@@ -403,7 +406,7 @@ static int keep_range(struct worker *w, const void *grad, uint64_t begin, uint64
 	return push(w, &whole, NULL);
 }
 
-/* On the device, every recipe that selects there collects its ranges first. */
+/* Every recipe that selects on the device collects its ranges there first. */
 static int collect_range(struct worker *w, const void *grad, uint64_t begin, uint64_t count)
 {
 	const int last = parts_cover(w->parts, PARTS_PUSHED, 0, w->layout->count);
@@ -448,7 +451,7 @@ static int push_range(struct worker *w, const void *grad, uint64_t begin, uint64
 		return rc;
 	step_become(&w->step, STEP_PUSHING);
 	int whole = parts_cover(w->parts, PARTS_PUSHED, 0, w->layout->count);
-	/* A grid covers the range of the whole vector. */
+	/* A grid must cover the whole vector, so its messages have to wait for the last range. */
 	if (selection_kinds[w->rules.recipe->up.select].by_coordinate &&
 	    w->rules.recipe->up.values.type != VALUE_GRID)
 		rc = send_complete_shards(w, begin, begin + count);
@@ -487,8 +490,8 @@ int push_nothing(struct worker *w)
 int step_set_lr(struct worker *w, float lr)
 {
 	if (!(lr >= 0) || !isfinite(lr))
-		return fail(SLUICE_EINVAL, "sluice_set: SLUICE_LR is %g, must be finite and >= 0",
-			    (double)lr);
+		return fail(SLUICE_EINVAL,
+			    "sluice_set: SLUICE_LR is %g, but must be finite and >= 0", (double)lr);
 	if (recipe_drifts(w->rules.recipe))
 		return fail(
 			SLUICE_EINVAL,
@@ -502,9 +505,10 @@ int step_set_lr(struct worker *w, float lr)
 			"step out, or give it a small rate",
 			why);
 	if (w->step.state == STEP_PUSHING)
-		return fail(SLUICE_EINVAL,
-			    "sluice_set: a step has a single rate, and ranges of this step were "
-			    "pushed already: call it before the first range or after the last");
+		return fail(
+			SLUICE_EINVAL,
+			"sluice_set: a step has a single rate, and ranges of this step were "
+			"already pushed: set the rate before the first range or after the last");
 	step_set_rate(&w->step, lr + 0.0f); /* turns -0 into 0, because ranks compare the bits */
 	return 0;
 }
@@ -513,13 +517,12 @@ int step_set_grad_scale(struct worker *w, float scale)
 {
 	if (!(scale > 0) || !isfinite(scale))
 		return fail(SLUICE_EINVAL,
-			    "sluice_set: SLUICE_GRAD_SCALE is %g, must be finite and > 0",
+			    "sluice_set: SLUICE_GRAD_SCALE is %g, but must be finite and > 0",
 			    (double)scale);
 	if (w->step.state == STEP_PUSHING)
-		return fail(
-			SLUICE_EINVAL,
-			"sluice_set: a gradient has a single scale, and ranges of this one were "
-			"pushed already: call it before the first range or after the last");
+		return fail(SLUICE_EINVAL, "sluice_set: a gradient has a single scale, and ranges "
+					   "of this gradient were already pushed: set the scale "
+					   "before the first range or after the last");
 	w->grad.scale = scale;
 	return 0;
 }
@@ -548,7 +551,7 @@ uint64_t step_pushed(const struct worker *w)
 	return w->step.done + (uint64_t)whole;
 }
 
-/* An asynchronous step needs all workers only when they meet at an anchor. */
+/* With when=async, a step needs all workers only if they meet at an anchor. */
 uint64_t step_in_vain(const struct worker *w, uint64_t pushed)
 {
 	const uint64_t needed = w->step.due ? w->step.due - w->rules.recipe->every.late :

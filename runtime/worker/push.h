@@ -11,7 +11,7 @@
  * continue one. While the ranges of a step are not complete, all other calls are refused. */
 int step_check(sluice_model *model, const void *vector, const char *function,
 	       enum step_state expected);
-/* Refuses a vector that has neither data nor segments, or both. */
+/* Refuses a vector with neither data nor segments, and a vector with both. */
 int vector_check(const sluice_vector *vector, const char *function);
 /* Pushes no gradient, for a step in which this worker has none. */
 int push_nothing(struct worker *w);

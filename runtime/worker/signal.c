@@ -24,7 +24,7 @@ struct vector signal_vector(const struct worker *w, const void *data, uint64_t c
 	return vector_of(data, count, worker_pushed_type(w), w->grad.scale);
 }
 
-/* Handles NaN and infinity in count elements of a gradient, from element `from` on, which is
+/* Handles NaN and infinity in count elements of a gradient. The first is element `from`, which is
  * coordinate `begin`. Returns the result of nonfinite_pushed(). */
 static int judge(struct worker *w, const struct vector *grad, uint64_t from, uint64_t begin,
 		 uint64_t count)
@@ -51,11 +51,12 @@ struct input {
 	const struct source_row *source;
 	uint64_t begin, count; /* range of coordinates in the whole vector */
 	uint64_t from;         /* the place of coordinate `begin` in the pushed vectors */
-	float clip;            /* factor of the gradient before noise is added */
+	float clip;            /* the factor by which the gradient is multiplied before noise is
+				  added */
 };
 
-/* Returns elements at .. at + n - 1 of the signal. If they must be computed, they are written to
- * room. */
+/* Returns elements at .. at + n - 1 of the signal. Uses the memory `room` if they must be
+ * computed. */
 static const float *read_signal(const struct worker *w, const struct input *in, uint64_t at,
 				size_t n, float *room)
 {
@@ -63,8 +64,8 @@ static const float *read_signal(const struct worker *w, const struct input *in, 
 				in->from + at, n, room);
 }
 
-/* Returns the factor that reduces the gradient's 2-norm to the recipe's clip=. GPUs sum the norm in
- * the same order. */
+/* Returns the factor that reduces the gradient's 2-norm to the recipe's clip=. The norm is summed
+ * in the same order as on GPUs. */
 static float clip(const struct worker *w, const struct input *in)
 {
 	_Static_assert(CHUNK % MOMENT_TILE == 0, "pieces are whole tiles");
@@ -188,8 +189,8 @@ static void fold(const struct worker *w, uint64_t at, const float *restrict g, s
 	}
 }
 
-/* Returns 1 if the selection can add the gradient in its own pass, because nothing else is done to
- * it. */
+/* Returns 1 if the selection can add the gradient in its own pass. This is possible if no other
+ * operation changes the gradient. */
 static int selection_adds(const struct worker *w, const struct vector *grad)
 {
 	const uint64_t traits = w->step.rule.traits & ~TRAIT(HALF_GRADIENTS);
@@ -197,8 +198,8 @@ static int selection_adds(const struct worker *w, const struct vector *grad)
 	return vector_floats(grad) && plan_takes(w->rules.plan, PATH_FOLD, traits);
 }
 
-/* If a worker that trains by itself has parameters that are not finite, it will get all common ones
- * back, not only those of the fragment. */
+/* With nonfinite=skip, checks all parameters and not only those of the fragment. If one of them is
+ * not finite, the common parameters will replace them all. */
 static int judge_drift(struct worker *w, const struct vector *params, uint64_t begin,
 		       uint64_t count)
 {

@@ -34,7 +34,8 @@ static const float *read_pair(const struct pushed *p, int zeros, uint64_t at, si
 	return room;
 }
 
-/* The parameters of the last pull less the pushed ones, so it points like a gradient. */
+/* A drift is the last pull's parameters minus the pushed ones, so it has the direction of a
+ * gradient. */
 static const float *read_drift(const struct pushed *p, int zeros, uint64_t at, size_t n,
 			       float *room)
 {

@@ -11,16 +11,17 @@
 struct pushed {
 	const struct vector *vector, *before; /* before: the second gradient of a pair, or NULL */
 	float newest, older;                  /* the factors of a pair */
-	const struct local *local;            /* of a drift: the parameters of the last pull */
+	const struct local *local;            /* for a drift: the parameters of the last pull */
 };
 
 struct source_row {
 	const char *call;   /* the public function that pushes these vectors */
 	const char *needs;  /* words that the recipe must have for this source, or NULL */
-	const char *wanted; /* the reason why a step needs it, and the call that pushes it */
+	const char *wanted; /* the reason why a step needs this source, and the call that pushes
+			       it */
 	int computed;       /* 1: an element is computed from several vectors */
-	/* Returns elements at .. at + n - 1 as floats. If they must be computed, they are written
-	 * to room. zeros: NaN and infinity count as 0. */
+	/* Returns elements at .. at + n - 1 as floats. Uses the memory `room` if they must be
+	 * computed. zeros: NaN and infinity count as 0. */
 	const float *(*read)(const struct pushed *p, int zeros, uint64_t at, size_t n, float *room);
 };
 extern const struct source_row source_rows[SOURCES];

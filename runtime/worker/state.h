@@ -59,11 +59,11 @@ struct worker {
 	struct worth_step watched; /* used by watch.c: sums up to the previous step */
 };
 
-/* A flag of sluice_raise() by which sluice_idle_step() learns that a worker has pushed a
+/* A flag among those of sluice_raise(). It shows sluice_idle_step() that a worker has pushed a
  * gradient. */
 enum { FLAG_GRADIENT = 0x80 };
 
-/* Returns the residual: everything that was not sent yet, plus this step's signal. */
+/* Returns the residual: all values that were not sent yet, plus this step's signal. */
 static inline float *worker_residual(const struct worker *w)
 {
 	return compressor_residual(w->compressor);

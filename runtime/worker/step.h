@@ -31,7 +31,8 @@ struct step {
 	uint32_t shards_done; /* number of shards whose publication in this phase was handled */
 	int left_out;         /* 1: the messages of this step are empty */
 	int skipped;          /* 1: nothing is exchanged for the last push (nonfinite=skip-all) */
-	uint64_t overflowed;  /* the coordinate that is not finite, so it cannot be sent */
+	uint64_t overflowed;  /* a coordinate whose value cannot be sent, because it is not
+				 finite */
 	float range; /* for a grid: largest magnitude of the whole vector, for all shards */
 	float norm;  /* for clip=median: 2-norm of the selected values, for all shards */
 	/* These two members change only with the token held. */
@@ -40,9 +41,9 @@ struct step {
 	/* Flags of sluice_raise(): the flags that the next push sends, and the flags that the last
 	 * pull received. */
 	unsigned raise, raised;
-	/* The step whose pull applies the exchange under way (late=); 0: none is. behind: 1 while
-	 * the progress thread takes its publications, whose flags `arriving` collects. These
-	 * members change only with the token held. */
+	/* The step whose pull applies the exchange under way (late=); 0 if there is no such
+	 * exchange. behind: 1 while the progress thread takes the exchange's publications and
+	 * collects their flags in `arriving`. These members change only with the token held. */
 	uint64_t due;
 	int behind;
 	unsigned arriving;
@@ -51,8 +52,8 @@ struct step {
 	unsigned chosen, proposed;
 };
 
-/* Restarts: no step is under way, and the last push was number `number`, of this fragment. rule:
- * the rule of the next step. */
+/* Restarts the steps. Afterwards no step is under way, and the last push was number `number`, of
+ * this fragment. rule: the rule of the next step. */
 void step_restart(struct step *s, uint64_t number, uint32_t fragment, const struct step_rule *rule);
 /* Sets the number of completed steps, at open and when a checkpoint is restored. */
 void step_resume(struct step *s, uint64_t done);
@@ -89,14 +90,14 @@ void step_set_pull(struct step *s, enum pull_kind kind);
 /* Begins to collect the flags of this pull. */
 void step_pull(struct step *s);
 void step_end(struct step *s);
-/* Ends a step that counts, because the application has its result. */
+/* Ends a step that counts as completed, because the application has its result. */
 void step_complete(struct step *s);
 
 /* ---- an exchange that is applied late ---------------------------------------- */
 void step_go_behind(struct step *s, uint64_t due);
-/* Called when all its publications are taken. */
+/* Called when all publications of the exchange are taken. */
 void step_arrive(struct step *s);
-/* Called when it is applied. Its flags are then those of the last pull. */
+/* Called when the exchange is applied. Its flags are then those of the last pull. */
 void step_apply_late(struct step *s);
 /* Called after step_restart(), if the exchange has arrived but is not applied. */
 void step_resume_late(struct step *s, uint64_t due);

@@ -33,7 +33,7 @@ struct target {
 				     written */
 	const struct device_ops *ops;
 	struct device_compressor *compressor;
-	float *healed; /* what own_borrow() returns for parameters that are not finite */
+	float *healed; /* the copy that own_borrow() returns if some parameters are not finite */
 	/* Members of the current pull. */
 	struct vector *vector;
 	int there; /* 1: the vector is on a device, and the pull runs there */
@@ -88,8 +88,8 @@ void target_close(struct worker *w)
 	w->into = NULL;
 }
 
-/* Returns 1 if there is a 32-bit copy. Means are rounded when they are written, and need none. With
- * when=every, parameters are rounded from the worker's own model. */
+/* Returns 1 if there is a 32-bit copy. No copy is needed for means, which are rounded when they are
+ * written, or with when=every, where parameters are rounded from the worker's own model. */
 static int keeps_copy(const struct layout *l, const struct recipe *recipe)
 {
 	return l->narrow_params && !recipe_pulls_mean(recipe) &&
@@ -150,7 +150,8 @@ static int looks_at_all(const struct path_plan *plan)
 }
 
 /* Decides where deltas are added: on the device of the vector, or in host memory. Pushed parameters
- * have no copy on the device from which pieces could be written. */
+ * are handled in host memory unless they are one piece of floats, because there is no copy on the
+ * device from which they could be written. */
 static int choose_place(struct worker *w, const char *function)
 {
 	struct target *t = w->into;
@@ -160,7 +161,7 @@ static int choose_place(struct worker *w, const char *function)
 
 	if (!never && !follows)
 		rc = vector_there(t->vector, w->stream);
-	if (!never) /* otherwise the progress thread may be reading it */
+	if (!never) /* if looks_at_all(), the progress thread may be reading it */
 		t->there = rc > 0;
 	return rc ? (rc < 0 ? rc : 0) : vector_stage(t->vector, w->stream, function);
 }
@@ -224,8 +225,8 @@ int target_whole(const struct worker *w)
 
 /* ---- a pull on a device --------------------------------------------------------- */
 
-/* Makes the 32-bit copy on the device of the parameters. gathers: there is no other copy, and the
- * content comes from the pieces. */
+/* Makes the 32-bit copy on the device of the parameters. gathers: 1 if there is no other copy, so
+ * the content comes from the pieces. */
 static int make_copy_there(struct worker *w, int gathers)
 {
 	struct target *t = w->into;
@@ -302,8 +303,8 @@ static int gather(struct worker *w)
 
 	if (!t->together) {
 		log_line(LOG_INFO, "runtime",
-			 "model %u: segments are copied together for each pull, because the recipe "
-			 "needs all parameters at once",
+			 "model %u: the segments are gathered in one copy for each pull, because "
+			 "the recipe needs all parameters at once",
 			 w->model.id);
 		t->together = vector_open(count);
 	}
@@ -502,7 +503,7 @@ void own_return(const struct worker *w, float *host)
 		return;
 	if (host == t->healed)
 		vector_close(t->healed, w->layout->count);
-	else /* as after a failure: nothing is written back */
+	else /* pretends a failure, so that nothing is written back */
 		vector_return(t->vector, host, SLUICE_EINVAL, "");
 	t->healed = NULL;
 }

@@ -18,16 +18,16 @@
 
 struct target;
 
-/* Opens the target of a new model, whose attributes have been checked and whose recipe and
- * layout are set. EINVAL (segments), ENOMEM, EGPU. */
+/* Opens the target of a new model, whose attributes have been checked and whose recipe and layout
+ * are set. Fails with SLUICE_EINVAL (bad segments), SLUICE_ENOMEM or SLUICE_EGPU. */
 int target_open(struct worker *w, const sluice_model_attr *attr);
 void target_close(struct worker *w);
 /* Saves and restores the 32-bit copy. */
 extern const struct step_hooks target_hooks;
 
-/* Records the vector to which the next pull writes: vector, with elements of the model's
- * param_type; if vector is NULL, the n pieces of given; if given is NULL too, the pieces of the
- * model's attributes. On EINVAL, ENOMEM or EGPU nothing is recorded. */
+/* Records where the next pull writes. This is `vector`, with elements of the model's param_type. If
+ * vector is NULL, it is the n pieces of `given`, and if that is NULL too, the pieces of the model's
+ * attributes. After SLUICE_EINVAL, SLUICE_ENOMEM or SLUICE_EGPU nothing is recorded. */
 int target_note(struct worker *w, void *vector, const sluice_segment *given, size_t n,
 		const char *function);
 /* Returns the memory of the recorded vector. The pull runs on the device of that memory. */
@@ -38,7 +38,7 @@ int target_there(const struct target *t);
 /* Returns 1 if the pull needs all parameters in one vector, so that its ranges cannot be handled
  * separately. */
 int target_whole(const struct worker *w);
-/* Prepares the recorded vector for deltas. ENOMEM, EGPU. */
+/* Prepares the recorded vector for deltas. Fails with SLUICE_ENOMEM or SLUICE_EGPU. */
 int target_begin(struct worker *w);
 /* Called when the pull of all parameters has ended with rc. Returns rc, or this function's own
  * error. */
@@ -48,16 +48,16 @@ int target_end(struct worker *w, int rc);
 int target_write_own(struct worker *w);
 /* For sluice_point(): records params as the parameters of the previous step. */
 void target_remember(struct worker *w, const float *params);
-/* For sluice_point(): returns two vectors, for params and point, which keep their staging
+/* For sluice_point(): returns two vectors, which stand for params and point and keep their staging
  * memory. */
 struct vector *target_points(struct target *t);
 /* Returns the floats to which deltas are added, or NULL if they are added to the vector's
  * elements. */
 float *target_flat(const struct target *t);
 /* target_lands() returns 1 if the device reads the entries of a publication. target_entries()
- * returns the memory into which a message of count entries is decoded: pinned memory, different for
- * each message, if the device reads the entries, otherwise the entries of the worker's compressor.
- * Returns 0 or SLUICE_EGPU. */
+ * returns the memory into which a message of count entries is decoded. If the device reads the
+ * entries, this is pinned memory, which differs from message to message. Otherwise it is that of
+ * the compressor's entries. Returns 0 or SLUICE_EGPU. */
 int target_lands(const struct worker *w);
 int target_entries(const struct worker *w, uint32_t count, struct entries *to);
 /* Adds a decoded delta from coordinate `first` on. The lists are in the memory of target_entries().
@@ -65,9 +65,9 @@ int target_entries(const struct worker *w, uint32_t count, struct entries *to);
 int target_add(const struct worker *w, uint64_t first, const uint32_t *index, const float *value,
 	       uint32_t n);
 
-/* All parameters as floats in host memory: the program's own, or a copy. params_return() writes a
- * copy back, unless `failed` is set, and frees it. `vector` has the same meaning as in
- * target_note(); with signal=drift it becomes the recorded vector. */
+/* All parameters as floats in host memory. They are the program's own, or a copy, which
+ * params_return() writes back, unless `failed` is set, and frees. `vector` has the same meaning as
+ * in target_note(). With signal=drift it becomes the recorded vector. */
 struct params {
 	float *host;
 	struct vector *of, one;
@@ -75,8 +75,8 @@ struct params {
 };
 int params_borrow(const struct worker *w, void *vector, const char *function, struct params *out);
 int params_return(struct params *p, int failed);
-/* With signal=drift, the worker's own parameters for a checkpoint: the recorded vector, as floats
- * in host memory. With other signals *host is NULL. own_return() frees a copy. */
+/* With signal=drift, sets *host to the worker's own parameters for a checkpoint: the recorded
+ * vector, as floats in host memory. With other signals *host is NULL. own_return() frees a copy. */
 int own_borrow(const struct worker *w, const char *function, float **host);
 void own_return(const struct worker *w, float *host);
 #endif

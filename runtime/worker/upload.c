@@ -50,8 +50,7 @@ void upload_stage(struct worker *w, const struct message *m, const struct lane_p
 	lane_stage(w->lanes, m->shard, m, bytes, payload);
 }
 
-/* Stages the message. If a value was not finite, sets worker.overflowed to its coordinate
- * instead. */
+/* Stages the message. If a value is not finite, records its coordinate instead (step_fail). */
 static int stage_encoded(struct worker *w, const struct message *m, size_t bytes)
 {
 	if (!bytes)

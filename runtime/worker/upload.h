@@ -11,18 +11,20 @@ struct worker;
 /* Returns the header of this step's push to a shard. The fields that depend on the coordinates are
  * set when the message is encoded. */
 struct message upload_head(const struct worker *w, uint32_t shard);
-/* Adds this step's note (model/census.h), if there is one, to message m, which is otherwise
- * complete, and stages it. payload is NULL if the payload is in the staging slot; otherwise it
- * describes where the payload is. */
+/* Adds this step's note (model/census.h), if there is one, to message m, and stages it. m is
+ * complete except for the note. payload describes where the payload is; NULL means that it is in
+ * the staging slot. */
 void upload_stage(struct worker *w, const struct message *m, const struct lane_payload *payload);
 /* Encodes value[0..m->count) at index[] (NULL: all), relative to the shard's first coordinate, and
  * stages the message. The compressor's entries then have the values that the shard decodes. Returns
- * 0, or SLUICE_ENUMERIC if a value is not finite (worker.overflowed), and nothing is staged. */
+ * 0, or SLUICE_ENUMERIC if a value is not finite. In that case step.overflowed is its coordinate,
+ * and nothing is staged. */
 int upload_encode(struct worker *w, struct message *m, const uint32_t *index, const float *value);
 /* As upload_encode(), for a pick whose positions count from coordinate 0. `begin` is the shard's
  * first coordinate. On return *p has the emitted entries, with positions relative to it. */
 int upload_pick(struct worker *w, struct message *m, struct pick *p, uint64_t begin);
-/* For each shard, stages a message without coordinates, whose only content is its kind. */
+/* Stages a message without coordinates for each shard. The only content is the kind of the
+ * message. */
 void upload_empty(struct worker *w, enum message_kind kind);
 /* Subtracts the emitted values from the residual, unless the selection has already done so
  * (PICK_TAKEN). Clears their momentum if the recipe masks it. */

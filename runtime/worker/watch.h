@@ -9,6 +9,6 @@
 void watch_step(struct worker *w);
 /* Returns 1 on the worker that logs and decides for all. */
 int is_first_worker(const sluice_job *job);
-/* Called when a delta has announced which candidate to use. */
+/* Called when a delta has announced the candidate that all workers use. */
 void watch_chosen(struct worker *w, unsigned chosen);
 #endif

@@ -46,15 +46,16 @@ static int pick_up(struct worker *w, const struct signal *signal, const struct s
 					.vector = signal->addend ? NULL : worker_residual(w),
 					.grad = signal->addend,
 					.scale = signal->scale,
-					/* Taking values out needs a shard that decodes exactly the
-					 * picked values. */
+					/* Values can be taken out of the vector only if the shard
+					 * decodes exactly the picked values. */
 					.take = looks && recipe->up.values.type == VALUE_F32 &&
 						!recipe->lazy.window };
 
 	*out = compressor_pick(w->compressor, &call);
 	if (!looks || pick_finite(out))
 		return 0;
-	pick_put_back(out); /* infinity minus infinity would not be zero */
+	pick_put_back(out); /* puts the values back first, because subtracting infinity from
+			       itself would not give 0 */
 	const struct vector addend = vector_of(signal->addend, w->layout->count, VALUE_F32, 1);
 	return signal_judge_sum(w, signal->addend ? &addend : NULL);
 }
@@ -92,7 +93,8 @@ int worker_send_shard(struct worker *w, uint32_t shard)
 
 	if (worker_stands(w))
 		pick = pick_none(worker_residual(w));
-	else if (!w->step.rule.all_up) /* cannot fail, because nothing is added */
+	else if (!w->step.rule.all_up) /* cannot fail, because the selection adds no gradient
+					  here */
 		pick_up(w, &(struct signal){ .addend = NULL }, w->spans,
 			layout_spans(w->layout, at->begin, at->begin + at->span, w->spans), &pick);
 	return send_to_shard(w, shard, pick, 0);
@@ -153,7 +155,7 @@ static int send_selection(struct worker *w, const struct signal *signal)
 		find_norm(w, w->step.rule.all_up && !left_out ? NULL : &all);
 	if (!rc)
 		hooks_picked(w);
-	pick_part(&all, fragment.begin, &from); /* seeded selectors pick in all shards */
+	pick_part(&all, fragment.begin, &from); /* seeded selectors have picked in all shards */
 	for (uint32_t s = fragment.first; s < fragment.end && !rc; s++) {
 		const uint64_t end = l->shards[s].begin + l->shards[s].span;
 
@@ -171,7 +173,7 @@ static int send_selection(struct worker *w, const struct signal *signal)
 static int apply_delta(struct worker *w, uint32_t shard, const struct message *m,
 		       const struct entries *got);
 
-/* send: makes the messages of an up phase, on the host. apply: applies a decoded message of a down
+/* send: makes the messages of an up phase on the host. apply: applies a decoded message of a down
  * phase, and returns 0 or an error. */
 static const struct payload_kind {
 	int (*send)(struct worker *w, const struct signal *signal);
@@ -275,7 +277,7 @@ static int apply_of_step(struct worker *w, uint32_t shard, const struct message 
 	return rc ? rc : hooks_applied(w, shard, index, got, m);
 }
 
-/* Publications within a step are counted separately from steps. */
+/* The number is that of the publication, because a step may have several publications. */
 static uint64_t base_of_step(const struct message *m)
 {
 	return m->seq;
@@ -341,7 +343,7 @@ static const char *welcome(const struct worker *w, uint32_t shard, const struct 
 static void publication_ends(struct worker *w, uint32_t shard, const struct message *m)
 {
 	lane_took(w->lanes, shard, worker_wanted(w), closing_of(w)->base(m));
-	if (!shard) /* all workers adopt the choice of shard 0; recipes with fragments have none */
+	if (!shard) /* all workers adopt shard 0's choice; a recipe with fragments has no choices */
 		watch_chosen(w, m->chosen);
 	step_shard_ends(&w->step, m->raised);
 }
@@ -431,7 +433,7 @@ static int take_deltas(struct worker *w)
 
 	if (!w->step.asked && !w->step.behind)
 		return 0; /* the application has not called pull yet */
-	/* READs travel while publications are added. */
+	/* Reads the next publications while the program adds those that have arrived. */
 	if (!lanes_read(w->lanes, publication))
 		return w->step.shards_done == fragment.end - fragment.first;
 	for (uint32_t s = fragment.first; s < fragment.end && !w->job->failure.code; s++) {

@@ -7,11 +7,11 @@
 
 /* Returns the number of the publication that answers the current phase. */
 uint64_t worker_wanted(const struct worker *w);
-/* Makes the messages of the current phase for all shards, and posts those that can go at once.
- * signal describes the addition that signal_fold() left to the selection; NULL: the residual has
- * everything. worker_send_shard() makes the message for one shard, if the recipe selects each
- * coordinate independently of the others. SLUICE_ENUMERIC: a value is not finite and was not sent;
- * the caller then calls nonfinite_sum(). */
+/* worker_send() makes the messages of the current phase for all shards, and posts those that can go
+ * at once. signal describes the addition that signal_fold() left to the selection; NULL means that
+ * the residual is complete. worker_send_shard() makes the message for one shard, if the recipe
+ * selects each coordinate independently of the others. After SLUICE_ENUMERIC, a value was not
+ * finite and not sent; the caller then calls nonfinite_sum(). */
 int worker_send(struct worker *w, struct signal *signal);
 int worker_send_shard(struct worker *w, uint32_t shard);
 /* Advances through the phases as far as possible without waiting. Returns 1 when all phases before

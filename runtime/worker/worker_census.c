@@ -26,7 +26,7 @@ static void census_picked(struct worker *w)
 	const struct random_stream stream = census_stream(w->rules.recipe, (uint32_t)w->job->rank,
 							  w->step.number);
 
-	/* A worker that leaves its gradient out sends no histogram. */
+	/* A worker sends no histogram if it leaves its gradient out. */
 	c->message_bytes = w->step.left_out ? 0 :
 					      constituent_look(&c->up, worker_residual(w), l->spans,
 							       l->n_spans, &stream, c->note);

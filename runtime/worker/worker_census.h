@@ -9,7 +9,8 @@ struct worker_census {
 	struct constituent up;
 	struct sluice_histogram *shards; /* sum of the histograms of all shards in this step
 					    (down=global) */
-	float up_level, down_level;      /* newest thresholds; down_level is of the last step */
+	float up_level, down_level;      /* the newest thresholds; down_level is that of the last
+					    step */
 	uint8_t *note; /* memory for a private copy of a note, or for making a message */
 	size_t message_bytes;
 };
@@ -17,8 +18,8 @@ struct worker_census {
 /* Writes the note that follows a push, and returns its length. */
 size_t census_note_push(struct worker *w, uint32_t shard, uint64_t seq, uint8_t *out);
 
-/* Sets *up and *down to the newest thresholds. If the recipe takes no census, they stay as they
- * are. */
+/* Sets *up and *down to the newest thresholds. Leaves them unchanged if the recipe takes no
+ * census. */
 void census_thresholds(const struct worker_census *c, double *up, double *down);
 
 /* Save and restore the state between two steps, for checkpoints. census_judge_worker() returns

@@ -6,7 +6,8 @@
 #include "worker/state.h"
 #include <string.h>
 
-/* If the push of a step is measured, so is the rest of the step until its pull ends. */
+/* Once the push of a step is measured, the rest of the step is measured too, until its pull
+ * ends. */
 static int measure_used(const struct worker *w)
 {
 	return w->model.measure->on;
@@ -23,13 +24,14 @@ static void measure_folded(struct worker *w, struct signal *signal)
 	m->under_way = m->on && !w->step.left_out;
 	if (!m->under_way)
 		return;
-	if (signal->addend) { /* the sum has the same bits as in the selection */
+	if (signal->addend) { /* makes the sum, with the same bits as in the selection */
 		for (uint64_t i = 0; i < count; i++)
-			residual[i] += signal->scale * signal->addend[i]; /* has no fragments */
+			residual[i] += signal->scale * signal->addend[i]; /* there are no
+									     fragments */
 		signal->addend = NULL;
 	}
 	m->up.all = m->up.lost = loss_squares(residual, count);
-	if (m->before) /* a copy, because selectors may scale in place */
+	if (m->before) /* keeps a copy, because selectors may scale in place */
 		memcpy(m->before + fragment.begin, residual, count * sizeof(*m->before));
 }
 
@@ -51,7 +53,7 @@ static void measure_pulled(struct worker *w)
 	if (!m->under_way)
 		return;
 	m->under_way = 0;
-	if (!m->before) /* only values that were not sent are left in the residual */
+	if (!m->before) /* without a copy, the residual holds only values that were not sent */
 		m->up.lost = loss_squares(worker_residual(w) + fragment.begin, fragment.count);
 	w->model.stats->compression_error = loss_share(m->up);
 }

@@ -75,7 +75,7 @@ static struct compressor_attr compressor_of(const struct layout *l, const struct
 					 .n_shards = kind->seeded ? l->n_shards : 0,
 					 .remembers = recipe->memory != MEMORY_NONE,
 					 .picked = l->selected_most,
-					 /* These selectors add and select in one pass. */
+					 /* set for selectors that add and select in one pass */
 					 .beside = recipe->up.select == SELECT_TOPK &&
 						   recipe->memory == MEMORY_RESIDUAL,
 					 .fitted = sparse ? layout_largest(l, -1).up_capacity : 0 };
@@ -142,7 +142,7 @@ int worker_open(sluice_model *model)
 	const struct recipe *recipe = &model->recipe;
 	struct worker *w = model->worker;
 
-	worker_stand_on(w, model); /* the model now has its tensors and its home */
+	worker_stand_on(w, model); /* only now does the model have its tensors and its home */
 	int rc = vectors_open(&w->kept, recipe, HALF_WORKER, l->count);
 
 	if (!rc)

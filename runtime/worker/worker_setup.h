@@ -6,11 +6,12 @@
 
 /* Stores the parts of the job and the model that the worker uses. */
 void worker_stand_on(struct worker *w, sluice_model *model);
-/* Allocates the worker, which every rank has, although a server does not use it. stream: the
- * application's. worker_open() opens a worker. ENOMEM, or the error of a vector. */
+/* worker_make() allocates the worker. Every rank has one, although a server does not use it. stream
+ * is the application's stream. worker_open() opens a worker. Both fail with SLUICE_ENOMEM or the
+ * error of a vector. */
 int worker_make(sluice_model *model, void *stream);
 int worker_open(sluice_model *model);
-/* Lists the methods that take part in the model's steps. Called when the model is opened, and when
+/* Decides which methods take part in the model's steps. Called when the model is opened, and when
  * measuring begins or ends. */
 void worker_list_methods(struct worker *w);
 /* Called after on_device_close(). */

@@ -228,7 +228,8 @@ TEST_IN_JOB(scale__impossible_or_in_the_middle_of_a_push__is_refused, 1)
 	CHECK(sluice_set(NULL, SLUICE_GRAD_SCALE, 1) == SLUICE_EINVAL);
 	CHECK_OK(sluice_push_range(model, code, 0, 9));
 	CHECK(sluice_set(model, SLUICE_GRAD_SCALE, 2) == SLUICE_EINVAL);
-	CHECK(error_says("a gradient has a single scale", "ranges of this one were pushed"));
+	CHECK(error_says("a gradient has a single scale",
+			 "ranges of this gradient were already pushed"));
 	CHECK_OK(sluice_push_range(model, code, 9, COUNT - 9));
 	CHECK_OK(sluice_set(model, SLUICE_GRAD_SCALE, 2)); /* the push has used its scale */
 	CHECK_OK(sluice_pull(model, mean));
