@@ -6,13 +6,13 @@
 #include <float.h>
 #include <string.h>
 
-/* Counts are sent in 8 bits, so a histogram takes some hundred bytes, and sums of histograms are
+/* Counts are sent in 8 bits. A histogram then takes some hundred bytes, and sums of histograms are
  * accurate to a few parts in a thousand. */
 enum { COUNT_BITS = 8, BODY_HEADER = NOTE_HEADER_BYTES - NOTE_FRAME_BYTES, MAGIC = 0x314e4c53 };
 
-/* At each exchange, a share moves this fraction of the distance to the number that the threshold
- * gives. Most values in a residual are just below the threshold, so a small difference of
- * thresholds gives a large difference of counts. A share that moved the whole distance would
+/* The threshold implies a new share. At each exchange, a share moves this fraction of the distance
+ * to it. Most values in a residual are just below the threshold, so a small difference of
+ * thresholds makes a large difference of counts. A share that moved the whole distance would
  * overshoot and not converge. */
 static const double step_of_the_way = 0.3;
 
@@ -58,8 +58,8 @@ uint64_t constituent_count(const struct constituent *c, double density, uint64_t
 {
 	double k = c->share * density * (double)n + 0.5;
 
-	/* The share of less than one coordinate would never be sent, and would stay in the
-	 * residual. */
+	/* A participant that selects no coordinate would never send its values, which would stay in
+	 * the residual. */
 	if (k < 1)
 		k = 1;
 	return k < (double)n ? (uint64_t)k : n;
@@ -101,8 +101,8 @@ static int refuse_note(const char **why, const char *what)
 	return SLUICE_EWIRE;
 }
 
-/* Copies bytes that a peer may be changing. The barrier keeps the compiler from reading them a
- * second time. */
+/* Copies bytes that a peer may be changing. The barrier prevents the compiler from reading these
+ * bytes a second time. */
 static void copy_note(uint8_t *to, const uint8_t *from, size_t n)
 {
 	memcpy(to, from, n);
@@ -164,7 +164,7 @@ size_t constituent_look(struct constituent *c, const float *x, const struct span
 	const char *why;
 
 	histogram_clear(c->histogram);
-	/* The merge cannot fail, because this rank made the message. */
+	/* this rank made the message, so the merge cannot fail */
 	return histogram_merge(c->histogram, out, bytes, &why) ? 0 : bytes;
 }
 

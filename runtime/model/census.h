@@ -30,22 +30,22 @@
 /* With 2 bits of mantissa, a threshold gives the density to within a few per cent. */
 enum { CENSUS_MANTISSA_BITS = 2, NOTE_FRAME_BYTES = 24, NOTE_HEADER_BYTES = 32 };
 
-/* Returns the space for the note that follows a push to this shard, or a delta of it. Returns 0 if
- * there is never a note. */
+/* Returns the size of the note that can follow a push to this shard, or a delta of it. Returns 0 if
+ * neither ever has a note. */
 size_t census_room(const struct recipe *recipe, uint32_t shard);
 /* Returns 1 if histograms of this direction are sent in this step, with a note after each push or
  * delta. */
 int census_exchanges(const struct direction *d, uint64_t step);
 int census_push_has_note(const struct recipe *recipe, uint32_t shard, uint64_t step);
 int census_delta_has_note(const struct recipe *recipe, uint32_t shard, uint64_t version);
-/* Returns the random numbers that round a participant's counts. who: the worker's rank, which is
- * below 2^23, or a shard's number, which differs from every rank. */
+/* Returns the random stream that rounds a participant's counts. who: the worker's rank, which is
+ * below 2^23, or a number that stands for a shard and differs from every rank. */
 struct random_stream census_stream(const struct recipe *recipe, uint32_t who, uint64_t step);
 
 /* ---- one participant ---- */
 struct constituent {
-	double share; /* share of the selected coordinates, relative to an equal part; initially
-			 1 */
+	double share; /* share of the selected coordinates, relative to an equal part; 1 at the
+			 start */
 	/* The counts of the last exchange. They are kept until the threshold arrives. */
 	struct sluice_histogram *histogram;
 };
@@ -56,13 +56,13 @@ uint64_t constituent_memory(void);
 /* Returns how many of n coordinates the participant selects at this density: at least one if n is
  * not 0. */
 uint64_t constituent_count(const struct constituent *c, double density, uint64_t n);
-/* Counts x and writes the histogram as a message. Writes 0 bytes if x has NaN or infinity, which
- * other code refuses. The participant keeps the rounded counts of the message, so that all shares
- * add up. */
+/* Counts x and writes the histogram as a message. Writes 0 bytes if x has NaN or infinity; another
+ * check refuses such values. The participant keeps the counts as the message rounded them, so that
+ * all shares add up. */
 size_t constituent_look(struct constituent *c, const float *x, const struct span *spans,
 			size_t n_spans, const struct random_stream *stream, uint8_t *out);
-/* Handles the threshold that follows from the participant's histogram. level 0: there are fewer
- * non-zero coordinates than requested. */
+/* Handles the threshold that follows from the participant's histogram. A level of 0 means that
+ * there are fewer non-zero coordinates than requested. */
 void constituent_answered(struct constituent *c, float level, double density);
 /* Convert the share to a number in a checkpoint and back. constituent_judge() returns NULL, or the
  * reason why the number cannot be a participant's share. */
@@ -77,13 +77,14 @@ struct note {
 	size_t histogram_bytes;
 };
 
-/* Returns the note's length. The histogram may already be at out + NOTE_HEADER_BYTES. */
+/* Writes the note and returns its length. The histogram may already be at out +
+ * NOTE_HEADER_BYTES. */
 size_t note_write(const struct note *note, uint32_t shard, uint64_t seq, uint8_t *out);
-/* Validates a private copy with census_room() bytes. If it is not valid, returns SLUICE_EWIRE and
- * *why. */
+/* Validates a note of census_room() bytes in private memory. If it is not valid, returns
+ * SLUICE_EWIRE and sets *why. */
 int note_read(const uint8_t *from, size_t n, uint32_t shard, uint64_t seq, uint8_t *copy,
 	      struct note *note, const char **why);
-/* Adds the note's histogram, if it has one, to the sum. sum is NULL if no histogram is expected.
- * Returns SLUICE_EWIRE and *why if the note is refused. */
+/* Adds the note's histogram, if it has one, to the sum. sum is NULL if no histogram is expected. If
+ * the note is refused, returns SLUICE_EWIRE and sets *why. */
 int note_add(const struct note *note, struct sluice_histogram *sum, const char **why);
 #endif

@@ -73,7 +73,7 @@ struct compressor {
 	struct compressor_attr is;
 	struct entries picked;   /* memory for a pick; value is NULL if its values are not copied */
 	struct entries own;      /* the same memory, if it is not part of the scratch */
-	uint32_t *fitted;        /* for a message with too many coordinates: those that fit */
+	uint32_t *fitted;        /* the entries that fit, if a message has too many */
 	struct select_hint hint; /* result of the last selection */
 	struct candidates candidates;
 };
@@ -280,7 +280,8 @@ int pick_finite(const struct pick *p)
 {
 	int finite = !p->nan;
 
-	/* Infinite values are picked before all others, so it is enough to check the pick. */
+	/* A selection puts infinite values before all others, so it is enough to check the picked
+	 * values. */
 	if (p->from != PICK_FROM_VECTOR)
 		return finite && first_nonfinite(p->value, p->n) == p->n;
 	for (size_t i = 0; i < p->n && finite; i++)
@@ -317,8 +318,8 @@ static size_t fit(struct compressor *c, struct entries at, size_t n, size_t most
 	return kept;
 }
 
-/* Copies the positions of a pick, relative to begin, and its values to the entries. If there are
- * more than `most` coordinates, keeps only the largest. */
+/* Copies a pick to the entries: its values, and its positions relative to begin. If there are more
+ * than `most` coordinates, keeps only the largest. */
 static void gather_entries(struct compressor *c, struct pick *p, uint64_t begin, size_t most)
 {
 	const struct entries at = compressor_entries(c);
@@ -356,7 +357,7 @@ size_t compressor_emit(struct compressor *c, struct message *m, struct pick *p, 
 /* ---- settle ----------------------------------------------------------------- */
 
 /* Momentum factor masking: clears the momentum of the selected coordinates. Exempt tensors keep
- * their momentum: they are sent whole in every step, so none of their values is late. */
+ * their momentum, because they are sent whole in every step, so none of their values is delayed. */
 static void mask_momentum(const struct compressor *c, const struct pick *emitted, uint64_t begin)
 {
 	const struct span *span = c->is.spans;

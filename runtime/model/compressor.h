@@ -21,7 +21,8 @@
 
 /* ---- memory for one message -------------------------------------------------- */
 
-/* Coordinates of one message: values, and positions relative to the shard's first coordinate. */
+/* The coordinates of one message: their values, and their positions relative to the shard's first
+ * coordinate. */
 struct entries {
 	uint32_t *index;
 	float *value;
@@ -45,20 +46,20 @@ struct compressor_attr {
 	/* up= or down= of the recipe: the rule of selection */
 	const struct direction *direction;
 	int down;        /* 1: a shard's compressor; 0: a worker's */
-	uint32_t number; /* stream of the random draws: a worker's rank, which is below 2^23, or
-			    2^23 + the shard's number */
+	uint32_t number; /* the stream of the random draws; for a worker its rank, which is below
+			    2^23, for a shard 2^23 + its number */
 	uint32_t first_shard, seed;
 	/* spans: the coordinates from which the selector picks. shards: one span per shard, for a
 	 * selector that draws a support for each shard. The caller owns both. */
 	const struct span *spans, *shards;
 	size_t n_spans, n_shards;
-	/* The caller owns the vectors. residual: if NULL, each pick names its own vector.
+	/* The caller owns the vectors. If residual is NULL, each pick names its own vector.
 	 * remembers: values that are not sent stay in the residual. velocity: the momentum, which
 	 * compressor_settle() clears at sent coordinates if `mask` is set. */
 	float *residual, *velocity;
 	int remembers;
-	/* picked: the most coordinates of one pick; 0: picks are stored in the scratch memory.
-	 * beside: the values of a pick are copied next to its positions. */
+	/* picked: the most coordinates of one pick; if it is 0, picks are stored in the scratch
+	 * memory. beside: the values of a pick are copied next to its positions. */
 	size_t picked;
 	int beside;
 	size_t fitted; /* the most coordinates of a message that was shortened to fit */
@@ -77,8 +78,7 @@ uint64_t compressor_bytes(const struct compressor_attr *attr);
 float *compressor_residual(const struct compressor *c);
 float *compressor_velocity(const struct compressor *c); /* NULL: no momentum is masked */
 struct entries compressor_entries(const struct compressor *c);
-/* Returns the magnitude that separated the picked coordinates from the others in the last
- * selection. */
+/* Returns the magnitude above which the last selection picked coordinates. */
 const struct select_hint *compressor_hint(const struct compressor *c);
 /* Returns the candidate list. The caller updates it when it adds to the residual
  * (compress/candidates.h), or empties it. */
@@ -97,7 +97,7 @@ struct pick_call {
 	float *vector;
 	const float *grad;
 	float scale;
-	int take; /* also set the picked coordinates of the residual to zero in that pass, if the
+	int take; /* 1: that pass also sets the picked coordinates of the residual to zero, if the
 		     values fit next to the positions (PICK_TAKEN) */
 };
 
@@ -141,10 +141,10 @@ const uint32_t *compressor_support(struct compressor *c, double density, uint64_
 /* ---- emit, settle ----------------------------------------------------------- */
 
 /* Encodes p as message_encode() does. The message's positions count from coordinate `begin` of the
- * vector: the shard's first coordinate in a worker, 0 in a shard. If p has more than `most`
- * coordinates, only the largest are encoded. On return *p is the content of the message: positions
- * relative to begin, and the values that the receiver decodes. Returns the message's length, or 0
- * if a value is NaN or infinite; m->bad is then its coordinate in the shard. */
+ * vector. In a worker this is the shard's first coordinate, in a shard it is 0. If p has more than
+ * `most` coordinates, only the largest are encoded. On return *p is the content of the message:
+ * positions relative to begin, and the values that the receiver decodes. Returns the message's
+ * length, or 0 if a value is NaN or infinite; m->bad is then its coordinate in the shard. */
 size_t compressor_emit(struct compressor *c, struct message *m, struct pick *p, uint64_t begin,
 		       size_t most, uint8_t *out, size_t cap);
 /* Subtracts the emitted values from the residual, unless the selection has already done so

@@ -17,7 +17,8 @@ uint8_t *delta_log_reserve(struct delta_log *log, size_t max_bytes)
 		log->end += log->ring_bytes - at;
 		at = 0;
 	}
-	/* The old magic is overwritten before any byte of the body. */
+	/* Readers recognize an entry by its magic, so the old magic must be overwritten before any
+	 * byte of the body. */
 	memset(log->ring + at, 0, 8);
 	atomic_thread_fence(memory_order_seq_cst);
 	return log->ring + at;

@@ -13,16 +13,16 @@ struct delta_log {
 	uint64_t end;      /* position after the last entry */
 };
 
-/* Returns the address for the next commit, with room for an entry of up to max_bytes, and
- * invalidates its old content. */
+/* Returns the address of the next entry, with space for max_bytes, and invalidates the old content
+ * there. */
 uint8_t *delta_log_reserve(struct delta_log *log, size_t max_bytes);
-/* Appends the entry of `bytes` bytes that was written to the reserved memory. Returns the new
- * end. */
+/* Appends the entry of `bytes` bytes that the caller has written to the reserved memory. Returns
+ * the new end. */
 uint64_t delta_log_commit(struct delta_log *log, size_t bytes);
 
-/* For the reader: finds the offset in the ring of the entry that ends at log_end and has last_bytes
- * bytes. Returns SLUICE_EWIRE (without a message) if the notice's numbers are impossible for this
- * ring. */
+/* For the reader: computes the offset in the ring of the entry that ends at log_end and has
+ * last_bytes bytes. Returns SLUICE_EWIRE (without a message) if these numbers are impossible for
+ * this ring. */
 int delta_log_locate(uint64_t log_end, uint32_t last_bytes, size_t ring_bytes,
 		     uint64_t *offset_out);
 #endif

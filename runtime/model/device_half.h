@@ -16,15 +16,15 @@ struct device_half {
 	float *host_residual, *host_velocity, *host_variance;
 	struct memory residual, velocity, variance; /* on the device; the last two may be empty */
 	size_t bytes;                               /* size of each of these vectors */
-	uint64_t asked_ns; /* time of the last query whether CUDA has failed */
+	uint64_t asked_ns; /* time of the last query for a failure of CUDA */
 };
 
-/* Opens the compressor on the device that has the memory `pointer`, unless it is open. Adds the
- * exempt spans and the device to the shape. what: words for the error message. */
+/* Opens the compressor on the device that has the memory `pointer`, unless the compressor is open
+ * already. Adds the exempt spans and the device to the shape. what: words for the error message. */
 int half_open(struct device_half *h, const void *pointer, struct device_shape shape,
 	      const struct span *spans, size_t n_spans, const char *what);
 /* Allocates memory on the device for a residual, and for a momentum and a variance unless they are
- * NULL. The caller owns the vectors, which are on the host. */
+ * NULL. These host vectors stay the caller's. */
 int half_keep(struct device_half *h, float *residual, float *velocity, float *variance,
 	      uint64_t count);
 /* Frees the memory that half_keep() allocated. */
@@ -45,9 +45,11 @@ int half_copy_home(const struct device_half *h, void *to, const void *from, size
  * finite, or to count if all are finite. */
 int half_bad(const struct device_half *h, float *to, uint64_t begin, size_t count, size_t *bad);
 
-/* Enqueues a push. waits: also waits until it is done, as simulated ranks do. Returns 0 or -1. */
+/* Enqueues a push. With `waits`, also waits until the push is done, as simulated ranks do. Returns
+ * 0 or -1. */
 int half_push(struct device_half *h, const struct device_push *push, int waits);
-/* Returns the result of device_ops.poll(). asks: also queries CUDA, at most every 10 ms. */
+/* Returns the result of device_ops.poll(). With `asks`, also queries CUDA, but at most every 10
+ * ms. */
 int half_poll(struct device_half *h, int asks);
 /* Waits until the device has finished the last push, but not beyond until_ns. Called before freeing
  * memory to which the push may still write. */

@@ -5,7 +5,8 @@
 #include <math.h>
 #include <string.h>
 
-/* FIRST_STEPS: the number of first steps, whose largest norm is the initial size. */
+/* FIRST_STEPS: the number of steps at the start of the training. The largest norm among them is the
+ * initial size. */
 enum {
 	FIRST_STEPS = 8,
 	LEAST_SIGNS = 8,
@@ -14,21 +15,21 @@ enum {
 	LEAST_RAPID_STEPS = 64
 };
 
-/* The norm must grow over all windows, and from each window to the next, which noise does not do.
- * The second half of the windows must grow nearly as fast as the first, because a residual that
- * fills up grows ever more slowly. Such a residual at most doubles from one window to the next,
- * less than rapid_growth. At high densities windows are short, and a few large gradients in a row
- * do not count as rapid growth. A constant gradient adds up to at most the number of steps times
- * its size. If the norm is far_beyond times that, the cause is not a residual that fills up.
+/* The norm must grow over all windows, and from each window to the next. Noise does not do that.
+ * The second half of the windows must grow nearly as fast as the first, because the growth of a
+ * residual that fills up slows down. Such a residual at most doubles from one window to the next,
+ * which is less than rapid_growth. At high densities windows are short, and a few large gradients
+ * in a row do not count as rapid growth. A constant gradient adds up to at most the number of steps
+ * times its size. If the norm is far_beyond times that, the cause is not a residual that fills up.
  *
  * The norm need not grow if nearly all coordinates change sign each time and steps stay larger than
  * the first ones: then the training overshoots in circles. Noise alone changes half of the signs,
- * and a well-chosen step leaves only noise.
+ * and with a well-chosen step only noise remains.
  *
  * An eager caller needs less certainty, because its reaction does no harm if there is no growth.
  * After the densities have doubled, the waiting values are sent first, so the norm may fall before
  * it grows again. Until a few windows have fallen, each window that rises counts as growth. Later,
- * a window counts that is as large as right after the doubling. */
+ * a window counts if it is as large as right after the doubling. */
 static const double growth_over_all = 3, growth_of_each = 1.03, second_half = 0.7, rapid_growth = 3,
 		    far_beyond = 1e4, turned_least = 0.3;
 static const double eager_beyond = 10, treated_growth = 1.1, circling_turned = 0.9,
@@ -146,7 +147,7 @@ static int grows_steadily(const struct growth *g)
 	       log(g->norm[last] / g->norm[half]) >= second_half * log(g->norm[half] / g->norm[0]);
 }
 
-/* Returns 1 if the norm neither falls nor grows, and is not below its initial size. */
+/* Returns 1 if the norm neither falls nor grows, and is at least as large as at the start. */
 static int circles(const struct growth *g, unsigned windows)
 {
 	const unsigned last = GROWTH_WINDOWS, from = last + 1 - windows;
@@ -173,7 +174,7 @@ static unsigned windows_of_growth(const struct growth *g)
 	return circles(g, circling) ? circling : 0;
 }
 
-/* Returns 1 if the norm grows within a window faster than any sum of gradients could. */
+/* Returns 1 if the norm within a window grows faster than any sum of gradients can. */
 static int explodes(const struct growth *g, double norm)
 {
 	const double beyond = g->eager ? eager_beyond : far_beyond;

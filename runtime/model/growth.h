@@ -16,7 +16,8 @@
 enum { GROWTH_SAMPLES = 1 << 14, GROWTH_WINDOWS = 8 };
 
 struct growth {
-	int8_t sign[GROWTH_SAMPLES];     /* sign of the value sent last; 0: none was sent yet */
+	int8_t sign[GROWTH_SAMPLES];     /* sign of the value that was sent last; 0: none was
+					    sent yet */
 	unsigned shift;                  /* a coordinate is a sample if this many low bits are 0 */
 	double rate;                     /* the largest learning rate so far */
 	double squares;                  /* squared norm of the step under way */
@@ -25,29 +26,31 @@ struct growth {
 	double share;                    /* share of changed signs in the last complete window */
 	double window;                   /* squared norms of the steps in the current window */
 	uint64_t begun;                  /* first step of that window */
-	double norm[GROWTH_WINDOWS + 1]; /* root mean squares of the last windows; newest last */
+	double norm[GROWTH_WINDOWS + 1]; /* root mean squares of the last windows, with the
+					    newest last */
 	uint64_t ended[GROWTH_WINDOWS + 1];
-	unsigned n;     /* complete windows, at most GROWTH_WINDOWS + 1 */
+	unsigned n;     /* number of complete windows, at most GROWTH_WINDOWS + 1 */
 	double first;   /* the largest norm of the first steps that sent values */
 	uint64_t steps; /* number of steps in which something was sent */
 	uint64_t since; /* number of the last step that `first` covers */
 	int eager;
 	int treated;      /* 1 after the densities were doubled */
-	unsigned to_fall; /* windows since the doubling that must still fall */
+	unsigned to_fall; /* number of windows since the doubling that must still fall */
 	uint64_t circles; /* number of consecutive windows in which nearly all signs changed */
 	double start;     /* `first` at the beginning of the training */
 };
 
-/* The figures of a report. */
+/* The numbers of a report. */
 struct growth_verdict {
-	double then, now;  /* norms of the values that a step sent, divided by its rate, times
-			      the largest rate */
+	double then, now;  /* norms of the values that a step sent, divided by its rate and
+			      multiplied by the largest rate */
 	uint64_t from, to; /* their steps */
 	double share;      /* share of the coordinates whose sign changed */
 	int circles; /* 1: nearly all signs change, and the norm does not fall and hardly grows */
 };
 
-/* eager: report growth as soon as it is likely, for a caller that reacts to the report. */
+/* With `eager`, growth is reported as soon as it is likely, for a caller that reacts to the
+ * report. */
 void growth_open(struct growth *g, uint64_t count, int eager);
 /* Records n values that a step sends at the coordinates first + index[]. Returns their squared
  * norm, which growth_add() adds to the norm of the step. The caller adds in a fixed order, because

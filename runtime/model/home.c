@@ -33,7 +33,7 @@ struct home {
 
 /* ---- holdings -------------------------------------------------------------- */
 
-/* Adds the shard after the shards that the rank already holds. */
+/* Places the shard after the shards that the rank already holds. */
 static struct holding add_holding(struct keep *rank, const struct shard_layout *s)
 {
 	struct holding at = { .slots_offset = rank->slots_bytes,
@@ -90,8 +90,8 @@ const struct holding *holdings_at(const struct holdings *h, uint32_t shard, uint
 	return &h->at[shard * h->holders + k];
 }
 
-/* Returns which of the shard's holders the rank is, or the number of holders if it is none of
- * them. */
+/* Returns the rank's index among the shard's holders, or the number of holders if the rank is none
+ * of them. */
 static uint32_t which_holder(const struct holdings *h, uint32_t shard, int rank)
 {
 	uint32_t k = 0;
@@ -128,7 +128,7 @@ int holdings_meet(const void *holdings, int a, int b)
 
 /* ---- opening and closing --------------------------------------------------- */
 
-/* Each shard is read from its first holder. */
+/* Each shard is read from its first holder at the start. */
 static void find_holders(struct home *home)
 {
 	const struct holdings *h = home->holdings;
@@ -224,7 +224,7 @@ static int open_remote(const struct home *home, int peer, const uint8_t *descrip
 	struct endpoint *e = job->peers[peer].endpoint;
 	int rc = e->transport->ops->remote_open(e, descriptor, out);
 	if (rc == SLUICE_EPEER && job_elastic(job) && peer < job->workers)
-		return 0; /* The peer has ended, and the event that reports it will follow. */
+		return 0; /* the peer has ended, and an event will report that */
 	if (!rc && (*out)->bytes < need)
 		rc = fail(SLUICE_EWIRE, "%s offers a region of %llu bytes, but %llu are needed",
 			  rank_text(job, peer), (unsigned long long)(*out)->bytes,

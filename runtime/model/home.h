@@ -22,8 +22,8 @@ void holdings_free(struct holdings **holdings);
 /* Returns holder k of the shard. */
 const struct holding *holdings_at(const struct holdings *h, uint32_t shard, uint32_t k);
 int holdings_has(const struct holdings *h, uint32_t shard, int rank);
-/* Returns the size of the memory on `rank` to which `peer` may write: first, if `peer` is a worker,
- * its slots in rank's shards, then the notices of peer's shards. */
+/* Returns the size of the memory on `rank` to which `peer` may write. If peer is a worker, this
+ * memory begins with the peer's slots in rank's shards. The notices of peer's shards follow. */
 size_t holdings_window_bytes(const struct holdings *h, int rank, int peer);
 /* Returns the offset of the notice of a peer's shard in the peer's window on `rank`. */
 size_t holdings_notice_offset(const struct holdings *h, int rank, const struct holding *of_peer);
@@ -37,12 +37,11 @@ struct home;
 
 struct holder {
 	struct holding at;
-	/* The epoch since which workers read from this holder, or 0 if they never did. The holder
-	 * with the newest epoch is the current one. */
+	/* The epoch since which workers read from this holder; 0: they never did. The current
+	 * holder is the one with the newest epoch. */
 	uint64_t since;
 	struct endpoint *endpoint;
-	struct remote *window; /* window on the holder to which this rank writes; NULL if the
-				  holder is lost */
+	struct remote *window; /* this rank's window on the holder; NULL if the holder is lost */
 	struct remote *log;    /* memory of the holder that this rank reads */
 };
 
@@ -64,13 +63,13 @@ int home_is_here(const struct home *home, uint32_t shard);
 /* Makes workers read from holder k. `epoch` must be newer than all previous epochs. */
 void home_move(struct home *home, uint32_t shard, uint32_t k, uint64_t epoch);
 
-/* Returns the address on this rank where holder k writes its notices of the shard. */
+/* Returns the address on this rank to which holder k writes its notices of the shard. */
 const uint8_t *home_notice(const struct home *home, uint32_t shard, uint32_t k);
-/* Returns the worker's window and the offset of the notice of this rank's shard in it, or NULL if
- * the worker is lost. */
+/* Returns the worker's window for the notice of this rank's shard, and the notice's offset in that
+ * window. Returns NULL if the worker is lost. */
 struct remote *home_notice_to(const struct home *home, uint32_t shard, int worker,
 			      uint64_t *offset);
-/* Returns the address where the worker writes its messages to this rank's shard. */
+/* Returns the address to which the worker writes its messages to this rank's shard. */
 const uint8_t *home_slots(const struct home *home, uint32_t shard, int worker);
 /* Return the log and the snapshot of this rank's shard. */
 uint8_t *home_log(const struct home *home, uint32_t shard);

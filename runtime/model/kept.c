@@ -51,7 +51,7 @@ static int leaves_common(const struct recipe *r)
 	return steps_alone(r) || recipe_drifts(r);
 }
 
-/* Without a memory, the residual itself has the sum. */
+/* Without memory=, the residual itself holds the sum. */
 static int sums_apart(const struct recipe *r)
 {
 	return steps_alone(r) && r->memory != MEMORY_NONE;
@@ -62,7 +62,7 @@ static int keeps_anchors(const struct recipe *r)
 	return r->when == WHEN_ASYNC;
 }
 
-/* With sketches, the values that were not published stay with the workers. */
+/* With sketches, a worker's residual keeps the values that were not published. */
 static int remembers_at_shard(const struct recipe *r)
 {
 	return r->memory != MEMORY_NONE && !keeps_anchors(r) &&

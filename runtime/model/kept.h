@@ -38,13 +38,13 @@ struct kept_row {
 	const char *what; /* content of the vector, in one line */
 	enum half half;
 	uint8_t element; /* size of an element in bytes */
-	/* 1: allocate the vector with vector_open(), because additions are scattered over it */
+	/* 1: allocate with vector_open(), because additions go to scattered elements */
 	uint8_t large;
 	int (*needed)(const struct recipe *recipe);
 };
 extern const struct kept_row kept_rows[KEPTS];
 
-/* The vectors of one half. Those that the recipe does not need are NULL. */
+/* The vectors of one half. A vector that the recipe does not need is NULL. */
 struct vectors {
 	void *of[KEPTS];
 	uint64_t count;

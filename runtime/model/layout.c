@@ -82,7 +82,7 @@ size_t layout_shard_spans(const struct layout *l, const struct shard_layout *sha
 	return n;
 }
 
-/* Returns the most coordinates that block-topk selects of this number of blocks. */
+/* Returns the most coordinates that block-topk selects from this number of blocks. */
 static uint64_t of_blocks(const struct direction *d, const struct schedule *schedule,
 			  uint64_t blocks)
 {
@@ -102,7 +102,8 @@ static uint64_t sketched(const struct shard_layout *s, const struct schedule *sc
 }
 
 /* Returns the most coordinates that a push to this shard can hold. With a residual, four times the
- * mean is enough, because the rest waits there. Without a residual, everything must fit. */
+ * mean is enough, because the other coordinates wait in the residual. Without a residual,
+ * everything must fit. */
 static uint32_t up_capacity(const struct layout *l, const struct shard_layout *s,
 			    const struct recipe *recipe, const struct schedule *schedule)
 {
@@ -118,8 +119,8 @@ static uint32_t up_capacity(const struct layout *l, const struct shard_layout *s
 		return (uint32_t)schedule_count(density, s->span);
 	if (kind->varies && recipe->memory == MEMORY_NONE)
 		return s->span;
-	/* The number of values above the level is not known in advance, so a quarter of the shard
-	 * fits, or all of a small shard. */
+	/* The number of values above the level is not known in advance. The message has room for a
+	 * quarter of the shard, or for all of a small shard. */
 	if (kind->argument == ARGUMENT_LEVEL)
 		return (uint32_t)least_of(s->span,
 					  (s->span / 4 > 64 ? s->span / 4 : 64) + s->exempt);
@@ -193,8 +194,8 @@ static void size_messages(struct shard_layout *s, const struct recipe *recipe, s
 	if (s->support_capacity &&
 	    delta < (other = message_support_bound(s->span, s->support_capacity)))
 		delta = other;
-	/* With reset=, and at anchors, all coordinates must fit as well. The capacities are for the
-	 * other steps. */
+	/* The capacities do not cover steps with reset= and anchors, in which all coordinates must
+	 * fit. */
 	const int whole = recipe->reset || recipe->svrg_steps;
 
 	/* In a dense warm-up, all coordinates must fit in 8 bits. */
@@ -224,9 +225,8 @@ static uint32_t message_room(const struct layout *l, const struct shard_layout *
 	const struct selection_kind *up = &selection_kinds[recipe->up.select];
 	const struct selection_kind *down = &selection_kinds[recipe->down.select];
 	uint32_t most = s->sketch_cells > s->span ? s->sketch_cells : s->span;
-	uint32_t selected = (uint32_t)least_of(l->selected_most,
-					       s->span); /* before they are reduced to fit into a
-							    slot */
+	uint32_t selected = (uint32_t)least_of(
+		l->selected_most, s->span); /* before they are reduced to fit into a slot */
 	const int settled = publishes_union(recipe, schedule) ||
 			    publishes_support(recipe, schedule) || up->exchange == EXCHANGE_SKETCH;
 
@@ -255,7 +255,7 @@ static void shape_sketch(struct shard_layout *s, const struct recipe *recipe)
 	s->sketch_cells = s->sketch_columns * recipe->up.sketch_rows;
 }
 
-/* Shards are added in order. */
+/* Shards must be added in ascending order. */
 static void add_to_fragment(struct fragment *f, const struct shard_layout *s, uint32_t shard)
 {
 	if (!f->end)
@@ -304,7 +304,7 @@ static int make_shards(struct layout *l, const struct recipe *recipe,
 				    l->n_shards);
 		}
 		s->room = message_room(l, s, recipe, schedule);
-		/* With async, a shard writes separate publications for each worker. */
+		/* With async, a shard writes one publication for each worker. */
 		s->log_bytes = (recipe->when == WHEN_ASYNC ? (size_t)l->workers : LOG_ENTRIES + 1) *
 			       s->delta_bytes;
 	}
@@ -322,7 +322,7 @@ int layout_make(const sluice_model_attr *attr, struct recipe *recipe,
 				.n_fragments = parts,
 				.narrow_params = attr->param_type != SLUICE_F32 };
 	uint64_t shards = attr->shards;
-	/* Each fragment has shards at all owners, so that its bytes spread over them. */
+	/* Each fragment has shards at all owners, so that all of them share its bytes. */
 	if (!shards)
 		shards = parts *
 			 least_of((uint64_t)workers,

@@ -11,10 +11,10 @@
 enum {
 	SLOT_DEPTH = 2, /* slots per (worker, shard) ring: the shard reads one while the worker
 			   writes the other */
-	/* With when=async a worker may send a push between two parking messages, without knowing
-	 * whether any of these three messages was read. */
+	/* With when=async a worker may send a parking message, a push and another parking message
+	 * before it learns that any of them was read. */
 	ASYNC_SLOT_DEPTH = 3,
-	LOG_ENTRIES = 2,   /* versions in a delta log: staleness 0, and 2 more */
+	LOG_ENTRIES = 2,   /* number of versions in a delta log, which has room for one more */
 	NOTICE_BYTES = 32, /* version, log_end, consumed_seq u64; bytes of the last entry, CRC32C
 			      u32 */
 	SHARD_ELEMENTS_MAX = 1 << 28
@@ -33,12 +33,11 @@ struct fragment {
 struct shard_layout {
 	uint64_t begin;            /* first coordinate */
 	uint32_t span;             /* coordinates */
-	uint32_t exempt;           /* coordinates that are sent whole (dense=) */
-	uint32_t fragment;         /* the fragment of when=every(H),fragments(P); else 0 */
+	uint32_t exempt;           /* number of coordinates that are sent whole (dense=) */
+	uint32_t fragment;         /* the fragment of when=every(H),fragments(P); otherwise 0 */
 	uint32_t up_capacity;      /* most coordinates of a push message */
 	uint32_t down_capacity;    /* most coordinates of a delta message */
-	uint32_t support_capacity; /* most coordinates of an agreed support; 0: there is no
-				      support */
+	uint32_t support_capacity; /* most coordinates of an agreed support; 0 if there is none */
 	uint32_t sketch_columns, sketch_cells; /* 0 unless up=sketch */
 	uint32_t slot_depth;                   /* slots in each worker's ring */
 	/* The most coordinates in a message of any phase before it is encoded or after it is
@@ -58,9 +57,10 @@ struct layout {
 	 * merged. */
 	struct span *spans;
 	size_t n_spans;
-	uint64_t exempt;        /* coordinates in exempt spans */
+	uint64_t exempt;        /* number of coordinates in exempt spans */
 	uint64_t support_most;  /* sum of support_capacity over all shards */
-	uint64_t selected_most; /* coordinates that a worker selects in a step; 0 for up=all */
+	uint64_t selected_most; /* number of coordinates that a worker selects in a step; 0 for
+				   up=all */
 	int narrow_params;      /* the program's parameters have 16-bit elements */
 };
 
@@ -72,8 +72,8 @@ void layout_free(struct layout *l);
 
 /* Returns the size in bytes of the largest part of any shard's snapshot. */
 size_t layout_part_bytes(const struct layout *l);
-/* The largest sizes among the shards that a rank holds, for scratch memory that these shards share.
- * rank -1: all shards. */
+/* The largest sizes among the shards that a rank holds. They give the size of scratch memory that
+ * these shards share. rank -1: all shards. */
 struct layout_largest {
 	size_t span, room, slot_bytes, up_capacity;
 };

@@ -17,9 +17,8 @@ int measure_switch(sluice_model *model, int on)
 			return fail(SLUICE_ENOMEM, "sluice_set: no memory for %llu coordinates",
 				    (unsigned long long)model->layout.count);
 	}
-	progress_take(model->job); /* shards change these as well */
-	if (!m->on != !on)         /* the loss of an earlier step must not count as the last
-				      step's */
+	progress_take(model->job); /* shards change stats as well */
+	if (!m->on != !on)         /* compression_error must not keep the loss of an earlier step */
 		model->stats.compression_error = NAN;
 	m->on = on != 0;
 	progress_release(model->job);

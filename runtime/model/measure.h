@@ -7,7 +7,7 @@
 #include "sluice.h"
 #include <math.h>
 
-/* Squared norms of the current step, or of the last step. */
+/* Squared norms of the step under way, or of the last step. */
 struct loss {
 	double all, lost;
 };
@@ -15,8 +15,8 @@ struct loss {
 struct measure {
 	int on;
 	int under_way; /* in a worker: 1 if the push of this step is measured */
-	float *before; /* in a worker: if sent values stay in the vector, a copy of it from
-			  before the selection */
+	float *before; /* in a worker: a copy of the vector from before the selection, if sent
+			  values stay in the vector */
 	struct loss up;
 };
 
@@ -31,6 +31,6 @@ int measure_switch(sluice_model *model, int on);
 
 double loss_squares(const float *x, uint64_t n);
 /* Returns how much the squared error decreases if decoded[0..n) is sent for the coordinates index[]
- * of x (NULL: all). */
+ * of x. NULL means all. */
 double loss_spared(const float *x, const uint32_t *index, const float *decoded, uint32_t n);
 #endif

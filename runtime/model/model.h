@@ -22,11 +22,12 @@ struct blocking_read;
 struct worker;
 struct shard;
 
-/* The number in the cookie of a READ that belongs to no lane. */
+/* The number in the cookie of a READ that belongs to no lane, but to model_read(). */
 enum { READ_BLOCKING = 0x7fffffff };
 
-/* With signal=innovation, the count in a push. INNOVATION_REFRESH: the push sends everything again.
- * Any other count is twice the number of uploads so far, plus one if this push is an upload. */
+/* With signal=innovation, each push contains a count. It is twice the number of uploads so far,
+ * plus one if this push is an upload. INNOVATION_REFRESH instead means that the push sends
+ * everything again. */
 #define INNOVATION_REFRESH UINT32_MAX
 
 struct sluice_model {
@@ -77,18 +78,19 @@ static inline uint64_t model_version(const sluice_model *model, uint32_t shard, 
 }
 
 /* ---- model.c ---- */
-/* Return the rules and the parts that a half keeps. They are valid as long as the model. */
+/* model_rules() returns the rules. model_parts() returns the parts that a half keeps. Both are
+ * valid as long as the model is open. */
 struct rulebook model_rules(const sluice_model *model);
 struct model_parts model_parts(sluice_model *model);
-/* Counts the bytes that a message for a shard of this span would have with up=all down=all. own:
- * this rank owns the shard. */
+/* Counts the bytes that a message for a shard of this span would have with up=all down=all. own: 1
+ * if this rank owns the shard. */
 void model_count_dense(sluice_model_stats *stats, uint32_t span, int own);
 /* Returns for example "index 3 of tensor w1", or "index 3" in a model without named tensors. The
  * text is valid until the thread's next call. */
 const char *model_place(const struct tensors *tensors, uint64_t i);
 
 /* Returns 0, or SLUICE_EINVAL if a failed restore has left the model incomplete. function: the
- * caller, for the message. */
+ * caller's name, for the message. */
 int model_whole(const sluice_model *model, const char *function);
 
 /* ---- read.c ---- */

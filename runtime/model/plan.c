@@ -309,7 +309,7 @@ static int device_knows(const struct recipe *recipe)
 	case SELECT_VARIANCE:
 	case SELECT_SKETCH: return 1;
 	case SELECT_BLOCK_TOPK: return recipe->up.block >= SELECT_BLOCK_ON_DEVICE;
-	case SELECT_RANDK: /* without a memory, the values that it sends are scaled */
+	case SELECT_RANDK: /* without a memory, randk scales the values that it sends */
 		return recipe->memory == MEMORY_RESIDUAL;
 	default: return 0;
 	}

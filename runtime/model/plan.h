@@ -23,8 +23,8 @@ enum path {
 	PATH_RATE_ZERO,   /* a step with learning rate 0 */
 	PATH_PULL_RANGES, /* a pull in ranges takes the shards one by one */
 	PATH_IN_PLACE,    /* a pull changes pieces, or parameters on a GPU, in place */
-	/* Attributes of a model that may be excluded by traits of the recipe and of other
-	 * attributes. */
+	/* Attributes of a model. Traits of the recipe, and of other attributes, may exclude
+	 * them. */
 	PATH_ATTRIBUTES,
 	PATH_UNEVEN = PATH_ATTRIBUTES,
 	PATH_RULES,
@@ -95,7 +95,7 @@ enum trait {
 };
 #define TRAIT(name) (UINT64_C(1) << TRAIT_##name)
 
-/* [trait][path]: NULL if the trait does not exclude the path. */
+/* [trait][path]: the reason why the trait excludes the path; NULL if it does not. */
 extern const char *const plan_refusals[TRAITS][PATHS];
 /* The names in sluice_plan() and sluice_recipe(7). */
 extern const char *const plan_path_names[PATHS], *const plan_trait_names[TRAITS];

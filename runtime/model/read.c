@@ -31,7 +31,7 @@ static int blocking_read_done(void *context)
 			return 0;
 		}
 		r->posted = 1;
-		/* If the transport copies at once, the next poll returns the event. */
+		/* A transport may copy at once; the next poll then returns the event. */
 		if (!r->rc)
 			return 0;
 	}
@@ -105,7 +105,7 @@ static int read_part(sluice_model *model, uint32_t s, struct snapshot_part part,
 			  buffer, buffer->base, part.bytes);
 }
 
-/* Reads one part after another through a buffer that holds one part. *taking_ns receives the
+/* Reads all parts, one after another, through a buffer that holds one part. *taking_ns receives the
  * decoding time. */
 static int read_snapshot(sluice_model *model, uint32_t s, uint64_t version,
 			 const struct region *buffer, float *params, uint64_t *taking_ns)
@@ -124,9 +124,9 @@ static int read_snapshot(sluice_model *model, uint32_t s, uint64_t version,
 	return rc;
 }
 
-/* Measures the cost per byte of a dense message, on this rank and on the network: decodes the last
- * snapshot again, and reads a part of another rank's snapshot again. All memory involved has been
- * accessed before. */
+/* Measures the cost per byte of a dense message, on this rank and on the network. For this it
+ * decodes the last snapshot again, and reads a part of another rank's snapshot again. All memory
+ * involved has been accessed before. */
 static int measure_dense(sluice_model *model, uint64_t version, const struct region *buffer,
 			 float *params)
 {
@@ -146,9 +146,9 @@ static int measure_dense(sluice_model *model, uint64_t version, const struct reg
 	return rc;
 }
 
-/* Returns the shard that this rank reads first. Each rank starts at its own shards, so the ranks
- * read from different owners at any time. If all read from the same owner, they would share its
- * link while the other links are idle. */
+/* Returns the shard that this rank reads first, which is one of its own shards if it has any. At
+ * any time the ranks then read from different owners. If all ranks read from the same owner, they
+ * would share its link while the other links are idle. */
 static uint32_t first_to_read(const sluice_model *model)
 {
 	const struct layout *l = &model->layout;

@@ -16,19 +16,19 @@ struct rulebook {
 				checkpoint */
 };
 
-/* Returns the rule of step t = 1, 2, ... With auto, chosen is 1 + the adopted candidate, and 0
+/* Returns the rule of step t = 1, 2, ... With auto, `chosen` is 1 + the adopted candidate, or 0
  * before one is adopted. With guard=raise, it is the number of times that the densities have
  * doubled. With other recipes it is 0. A worker's push proposes this value, the shard decides, and
  * the shard's delta sends the decision to all workers. */
 struct step_rule rulebook_step(const struct rulebook *rules, uint64_t step, unsigned chosen);
-/* Returns the largest value of chosen. */
+/* Returns the largest value that `chosen` can have. */
 unsigned rulebook_choices(const struct recipe *recipe);
 
 /* Returns 1 if a step with this rate changes nothing. Such a step keeps the residual, because
- * nothing is added to it, sent or published. Returns 0 in three cases. The moments of Adam take the
- * gradients of all steps. Without a residual, the update itself multiplies by the rate. If a period
- * sums steps with several rates, this step adds nothing, but the sum of the other steps is
- * exchanged. */
+ * nothing is added to it, sent or published. A step with rate 0 does change something in three
+ * cases. The moments of Adam take the gradients of all steps. Without a residual, the update itself
+ * multiplies by the rate. If a period sums steps with several rates, this step adds nothing, but
+ * the sum of the other steps is exchanged. */
 static inline int rulebook_stands(const struct recipe *recipe, float lr)
 {
 	return lr <= 0 && recipe->memory != MEMORY_NONE && recipe->every.period == 1 &&

@@ -11,7 +11,8 @@ enum { SNAPSHOT_PART = 1 << 18 };
 
 struct snapshot_part {
 	uint32_t begin, span; /* range of the values in the shard */
-	size_t offset, bytes; /* offset in the snapshot, and the most bytes that a reader reads */
+	size_t offset, bytes; /* offset in the snapshot, and the most bytes that a reader reads
+				 there */
 };
 
 uint32_t snapshot_parts(uint32_t span);
@@ -20,12 +21,13 @@ size_t snapshot_bytes(uint32_t span);
 /* Returns the size of the largest part in bytes. */
 size_t snapshot_part_bytes(uint32_t span);
 
-/* like: the header of all parts, without the numbers that differ between parts. vector[0..span) is
- * unchanged on return. SLUICE_ENUMERIC: the vector is not finite. */
+/* Writes the snapshot of a shard. like: the header of all parts, without the numbers that differ
+ * between parts. vector[0..span) is unchanged on return. SLUICE_ENUMERIC means that the vector is
+ * not finite. */
 int snapshot_write(const struct message *like, float *vector, uint32_t span, uint8_t *out);
-/* Decodes one part from bytes[0..part->bytes), which is private memory, to its range in
- * vector[0..span). want: the expected header, without the numbers that differ between parts.
- * Returns SLUICE_EWIRE and *why if the part is refused. */
+/* Decodes one part from bytes[0..part->bytes), which is private memory, to the part's range in
+ * vector[0..span). want: the expected header, without the numbers that differ between parts. If the
+ * part is refused, returns SLUICE_EWIRE and sets *why. */
 int snapshot_take(const struct message_expect *want, uint8_t *bytes, uint32_t part, float *vector,
 		  uint32_t span, const char **why);
 #endif

@@ -22,13 +22,14 @@ struct stopwatch {
 
 struct lap {
 	uint64_t began;
-	unsigned without; /* sums whose growth is subtracted from the lap */
+	unsigned without; /* sums whose growth is subtracted from the time of the lap */
 	uint64_t inner;   /* total of those sums at stopwatch_without() */
 };
 
 struct lap stopwatch_begin(void);
-/* From now on, subtracts from the lap what is added to these sums. Called at most once per lap. If
- * other threads add to these sums, the caller holds the token here and in stopwatch_end(). */
+/* From now on, time that is added to these sums is subtracted from the lap. Called at most once per
+ * lap. If other threads add to these sums, the caller holds the token here and in
+ * stopwatch_end(). */
 void stopwatch_without(const struct stopwatch *watch, struct lap *lap, unsigned sums);
 /* Adds the lap's time to each of the sums. */
 void stopwatch_end(struct stopwatch *watch, unsigned sums, const struct lap *lap);

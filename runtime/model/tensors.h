@@ -13,7 +13,8 @@ int tensors_decay(const sluice_model_attr *attr);
 int tensors_open(const sluice_model_attr *attr, struct tensors **out);
 void tensors_close(struct tensors **tensors);
 size_t tensors_number(const struct tensors *t);
-/* Return a digest of names and lengths, and one of learning rates and decays (0 without rules). */
+/* tensors_digest() covers names and lengths. tensors_rules_digest() covers learning rates and
+ * decays, and is 0 without rules. */
 uint64_t tensors_digest(const struct tensors *t);
 uint64_t tensors_rules_digest(const struct tensors *t);
 /* Writes "index 3 of tensor w1", or "index 3" if there are no tensors. */

@@ -6,8 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Must be zeroed before the first use. The memory grows with the number of separate ranges, and is
- * kept for further use. */
+/* A set of ranges. Must be zeroed before the first use. The memory grows with the number of
+ * separate ranges, and is reused. */
 struct tiling {
 	struct tile {
 		uint64_t begin, end;
@@ -16,8 +16,8 @@ struct tiling {
 };
 
 /* Adds [begin, end), where begin < end. Returns 0 or SLUICE_ENOMEM. If the range overlaps an
- * earlier range, returns SLUICE_EINVAL without a message, and sets *taken_out to the first
- * coordinate that is in both. On failure, nothing changes. */
+ * earlier one, returns SLUICE_EINVAL without a message, and sets *taken_out to the first coordinate
+ * that is in both. On failure, nothing changes. */
 int tiling_add(struct tiling *t, uint64_t begin, uint64_t end, uint64_t *taken_out);
 int tiling_covers(const struct tiling *t, uint64_t begin, uint64_t end);
 /* Returns the lowest coordinate that no range covers. */

@@ -7,8 +7,7 @@
 
 enum { PIECE = 2048 };
 
-/* Returns the factor that messages do not include yet. With placement "inside", messages already
- * include the step size. */
+/* Returns the step size, or 1 with placement "inside", where messages already include it. */
 static float step_of(const struct update *u, float lr)
 {
 	return u->placement == STEP_INSIDE ? 1.0f : lr;
@@ -17,12 +16,12 @@ static float step_of(const struct update *u, float lr)
 float update_alpha(const struct update *u, uint64_t step)
 {
 	if (u->kind != UPDATE_EMA || step <= 1 ||
-	    step > UINT64_MAX - 2) /* also true of the step before the first one */
+	    step > UINT64_MAX - 2) /* includes the step before the first one */
 		return 1;
 	return u->alpha > 0 ? u->alpha : 1 / (float)step;
 }
 
-/* Multiplications alone, so that the bits are the same with every libm. */
+/* Only multiplies, so that the bits are the same with every libm. */
 static double power(float base, uint64_t exponent)
 {
 	double result = 1, square = (double)base;
@@ -56,14 +55,15 @@ int update_scales(const struct update *u, unsigned divisor, float lr, float *sha
 	return 1;
 }
 
-/* Returns the decay with the same scale as messages, which include the step size with placement
+/* Returns the decay on the scale of the messages, which include the step size with placement
  * "inside". */
 static float decay_of(const struct update *u, float lr)
 {
 	return u->placement == STEP_INSIDE ? u->decay * lr : u->decay;
 }
 
-/* A square times this is what a variance would be that had this square in each step. */
+/* Returns the factor that makes of a square the variance that would result if each step had this
+ * square. */
 static float steady_of(const struct update *u)
 {
 	return 1 / (u->unbias2 * u->unbias2);
@@ -100,9 +100,9 @@ struct update_factors update_factors_of(const struct update *u, unsigned divisor
 					.by = mean ? 1.0f : -step_of(u, lr) };
 }
 
-/* Coordinates that no message names count with a gradient of zero, so both averages shrink there as
- * well. A variance that is frozen before the coordinate had a gradient takes the square of the
- * first one; otherwise the step would be divided by epsilon alone. */
+/* A coordinate that no message names counts as having a gradient of zero, so both averages shrink
+ * there too. If the variance is frozen before the coordinate had a gradient, it becomes that of the
+ * first gradient; otherwise the step would be divided by epsilon alone. */
 static void apply_adam(const struct update *u, float *restrict sum, float *restrict velocity,
 		       float *restrict variance, const float *restrict params, size_t n, float step)
 {
@@ -130,8 +130,8 @@ static void apply_adam(const struct update *u, float *restrict sum, float *restr
 		sum[bad] = INFINITY; /* otherwise the coordinate would never move again */
 }
 
-/* Applies the rule to a piece that fits into the first-level cache, where it stays between the
- * passes. */
+/* Applies the rule to a piece that fits into the first-level cache, where the piece stays between
+ * the passes. */
 static void apply_piece(const struct update *u, float *restrict sum, struct averages averages,
 			const float *restrict params, size_t n, float share, float step, float lr)
 {
@@ -165,7 +165,8 @@ static void apply_piece(const struct update *u, float *restrict sum, struct aver
 		}
 		return;
 	case UPDATE_SIGN:
-		for (size_t i = 0; i < n; i++) /* NaN and infinity become NaN, and are reported */
+		for (size_t i = 0; i < n; i++) /* 0 * sum turns NaN and infinity into NaN, which
+						  is reported */
 			sum[i] = -step * ((float)((sum[i] > 0) - (sum[i] < 0)) + 0 * sum[i]);
 		return;
 	case UPDATE_EMA:
@@ -179,7 +180,7 @@ static void apply_piece(const struct update *u, float *restrict sum, struct aver
 	}
 }
 
-/* Applies the rule of each tensor. */
+/* Applies the rule tensor by tensor. */
 static void apply_rules(const struct update *u, float *sum, struct averages averages,
 			const float *params, size_t n, float share, float lr)
 {

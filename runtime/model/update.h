@@ -13,19 +13,19 @@ struct update {
 	float alpha; /* ema: the weight of the newest mean; 0: 1/t */
 	struct adam_words adam;
 	uint64_t freeze; /* adam: the last step that changes the variance; 0: all steps do */
-	/* adam: 1 / (1 - beta1^t) and 1 / sqrt(1 - beta2^t) of the step, and whether the variance
-	 * is frozen in it. */
+	/* adam: the factors 1 / (1 - beta1^t) and 1 / sqrt(1 - beta2^t) of the step; `frozen` is 1
+	 * if the step does not change the variance. */
 	float unbias1, unbias2;
 	int frozen;
-	enum placement placement; /* inside: the messages already include the step size */
-	/* If not NULL, `first` is the coordinate of sum[0]. NULL: no tensor has its own rate or
-	 * decay. */
+	enum placement placement; /* STEP_INSIDE: the messages already include the step size */
+	/* The tensors that have their own rate or decay; NULL if there are none. `first` is the
+	 * coordinate of sum[0]. */
 	const struct tensors *tensors;
 	uint64_t first;
 };
 
-/* The running averages of a rule. Those that it does not keep are NULL (recipe_velocity(),
- * recipe_variance()). */
+/* The running averages of a rule. An average that the rule does not keep is NULL
+ * (recipe_velocity(), recipe_variance()). */
 struct averages {
 	float *velocity, *variance;
 };
@@ -35,9 +35,9 @@ static inline struct averages averages_at(struct averages m, size_t at)
 				  m.variance ? m.variance + at : NULL };
 }
 
-/* sum[0..n) is the sum of the messages, and becomes the change that is added to the model. With
- * update=none it becomes the mean. averages: n floats each. params: the shard's copy of the
- * parameters. If a square overflows, the change there is infinite. */
+/* Turns sum[0..n), the sum of the messages, into the change that is added to the model, or with
+ * update=none into the mean. averages: n floats each. params: the shard's copy of the parameters.
+ * If a square overflows, the change there is infinite. */
 void update_apply(const struct update *u, float *sum, struct averages averages, const float *params,
 		  size_t n, unsigned divisor, float lr);
 /* Returns the weight of step t = 1, 2, ... in the running average. It is 1 in the first step, and
@@ -49,14 +49,13 @@ struct update update_of_step(const struct update *u, uint64_t step, uint64_t fir
 /* Returns 1 if the change at each coordinate is exactly *by * (sum * *share), so that a sum of zero
  * changes nothing. Returns 0 if the rule is more complex. */
 int update_scales(const struct update *u, unsigned divisor, float lr, float *share, float *by);
-/* The factors of update_apply() if no tensor has its own rule, for a device that does the same.
+/* The factors of update_apply() if no tensor has its own rule, for a device that computes the same.
  * With v as the velocity:
- *
  *     mean = sum * share, plus decay * params if decay is above 0
  *     v    = keep * v + take * mean
  *     sum  = by * mean, by * v (momentum, ema), or by * (mean + keep * v) (nesterov)
  *
- * The last four are those of Adam (struct device_change). */
+ * Only Adam uses the last four (struct device_change). */
 struct update_factors {
 	float share, decay, keep, take, by, keep_square, take_square, unbias, apart;
 };

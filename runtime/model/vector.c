@@ -146,7 +146,7 @@ void vector_clear(struct vector *v)
 	v->ops = NULL;
 }
 
-/* Undoes the staging, so that loops access the program's memory again. */
+/* Undoes the staging. Afterwards, loops access the program's memory again. */
 static void unstage(struct vector *v)
 {
 	for (size_t i = 0; i < v->n; i++)
@@ -329,7 +329,8 @@ static void add_run(const struct vector_piece *p, uint64_t at, const float *valu
 			add_one(p, at + i, value[i]);
 }
 
-/* whole: value is a whole vector, of which the coordinates that change are read. */
+/* Changes n elements. With `whole`, value is a whole vector, and only its elements at the changed
+ * coordinates are read. */
 static void change(const struct vector *v, uint64_t first, const uint32_t *index,
 		   const float *value, size_t n, int set, int whole)
 {
@@ -454,7 +455,7 @@ static int copy_piece(const struct vector *v, const struct vector_piece *p, int 
 
 static int copy_all(const struct vector *v, int back, const char *function)
 {
-	const void *last = NULL; /* on a device */
+	const void *last = NULL; /* the last piece on a device */
 	struct device_scope scope;
 	int rc = 0;
 
@@ -515,7 +516,7 @@ int vector_write_there(const struct vector *v, const struct device_ops *ops,
 	return failed;
 }
 
-/* Writes what is copied, for the message about a failure. */
+/* Returns the words that name what is copied, for the message about a failure. */
 static const char *copying(const char *function, char text[64])
 {
 	snprintf(text, 64, "%s: copying the parameters", function);

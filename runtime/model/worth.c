@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* More is sent down than up, as in the default recipe, because a delta has the selections of
- * several workers. */
+/* The candidates send more down than up, as the default recipe does, because a delta has the
+ * selections of several workers. */
 const struct candidate worth_candidates[WORTH_CANDIDATES] = {
 	{ 1, 1 }, { 0.1, 0.2 }, { 0.01, 0.05 }, { 0.001, 0.005 }
 };
@@ -32,7 +32,7 @@ void worth_note(struct worth *w, uint64_t steps, unsigned candidate, const struc
 	struct worth_step *least = &w->least[candidate];
 
 	if ((steps - 1) % WORTH_TRIES == 0)
-		return; /* the first step of a candidate includes its warm-up */
+		return; /* a candidate's first step includes its warm-up */
 	if (!total_ns(least) || total_ns(step) < total_ns(least))
 		*least = *step;
 }
@@ -77,8 +77,8 @@ void worth_explain(const struct worth *w, unsigned chosen, char *text, size_t ca
 
 int worth_verdict(const struct worth *w, uint64_t parameters, char *text, size_t cap)
 {
-	/* For each parameter, a dense step writes the gradient into a message and reads the
-	 * change. */
+	/* For each parameter, a dense step writes 4 bytes into a message and reads 4 bytes of a
+	 * delta. */
 	double dense_work = 2 * 4 * (double)parameters * w->work_ns_per_byte;
 	double dense_wire = (double)w->least[0].dense_bytes * w->wire_ns_per_byte;
 	double work = (double)w->least[0].work_ns;

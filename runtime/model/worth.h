@@ -13,8 +13,8 @@ enum {
 	WORTH_TRIAL = WORTH_CANDIDATES * WORTH_TRIES,
 	/* A verdict needs this many steps, of which the first does not count. */
 	WORTH_WATCHED = 10,
-	/* A verdict against compression also requires that a dense step would save this much. A
-	 * smaller saving is not significant. */
+	/* A verdict against compression also requires that a dense step would save this much time.
+	 * A smaller saving is not significant. */
 	WORTH_SAVING_NS = 200000
 };
 
@@ -38,10 +38,12 @@ struct worth {
 	double wire_ns_per_byte, work_ns_per_byte;
 };
 
-/* Returns the candidate of the step after `steps` steps. Candidates are tried one after another.
- * Then candidate chosen - 1 is used, or the last candidate while chosen is 0. */
+/* Returns the candidate of the step after `steps` steps. The candidates are tried one after
+ * another. After the trial, this is candidate chosen - 1, or the last candidate while chosen is
+ * 0. */
 unsigned worth_candidate(uint64_t steps, unsigned chosen);
-/* Records the step with number `steps` since the start, counted from 1, with this candidate. */
+/* Records the cost of a step with this candidate. `steps` is the number of the step, counted from
+ * 1. */
 void worth_note(struct worth *w, uint64_t steps, unsigned candidate, const struct worth_step *step);
 /* After the trial, returns 1 + the candidate to use. A sparser candidate must be at least a tenth
  * faster than the denser candidate that it replaces, because denser steps train better. */
@@ -49,7 +51,7 @@ unsigned worth_choose(const struct worth *w);
 /* Writes the measurements and the choice in one line. */
 void worth_explain(const struct worth *w, unsigned chosen, char *text, size_t cap);
 /* Returns 1 if a dense step over this network would have been faster by at least WORTH_SAVING_NS
- * and a tenth of the step, and writes that to text in one line. Otherwise, or if the time of a
- * dense step is not known, returns 0. */
+ * and a tenth of the step, and writes this verdict to text in one line. Otherwise, or if the time
+ * of a dense step is not known, returns 0. */
 int worth_verdict(const struct worth *w, uint64_t parameters, char *text, size_t cap);
 #endif

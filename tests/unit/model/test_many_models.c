@@ -199,6 +199,6 @@ TEST(shards__more_than_a_notify_can_name__are_refused_by_name)
 	clients_add_model(&clients, 0, (sluice_model *)&channel, channel, GROUP_INDEX_MOST);
 	assert_int_equal(clients_reserve(&clients, 1, 2, GROUP_INDEX_MOST, &channel),
 			 SLUICE_EINVAL);
-	assert_true(error_says("2 more shards do not fit", "attr.shards"));
+	assert_true(error_says("no room for 2 more shards", "attr.shards"));
 	clients_close(&clients);
 }
