@@ -14,8 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A message: root u32, failed u32 (this rank cannot read its bytes), size u64, and the first
- * bytes. */
+/* The layout of a message: root u32, failed u32 (1 if this rank cannot read its bytes), size u64,
+ * and the first bytes. */
 enum {
 	AT_ROOT = 0,
 	AT_FAILED = 4,
@@ -27,14 +27,14 @@ enum { CHUNK_BYTES = 4 << 20 };
 
 struct broadcast {
 	sluice_job *job;
-	uint8_t *bytes; /* NULL on a dedicated server, which only takes part in the rounds */
+	uint8_t *bytes; /* NULL on a dedicated server, which takes part without getting the bytes */
 	uint64_t size;
 	int root;
 	const struct device_ops *ops; /* the device of bytes; NULL: host memory */
-	int rc; /* the error of this rank, which the next round reports to all others */
+	int rc; /* this rank's error, which the next round reports to all others */
 };
 
-/* Copies between the caller's bytes, which may be in GPU memory, and host memory. */
+/* Copies bytes between host memory and the caller's memory, which may be on a GPU. */
 static void copy_between(struct broadcast *b, void *to, const void *from, size_t n)
 {
 	if (b->rc || !n)
@@ -45,7 +45,7 @@ static void copy_between(struct broadcast *b, void *to, const void *from, size_t
 		b->rc = device_fail(b->ops, "sluice_broadcast");
 }
 
-/* Checks the rows. All ranks have the same rows, so they find the same error. */
+/* Compares the rows of all ranks. All ranks have the same rows, so they find the same error. */
 static int compare(const struct broadcast *b, const uint8_t *rows)
 {
 	const sluice_job *job = b->job;
@@ -61,8 +61,8 @@ static int compare(const struct broadcast *b, const uint8_t *rows)
 			continue;
 		if (get_le32(row + AT_FAILED))
 			rc = fail(SLUICE_EPEER,
-				  "sluice_broadcast: %s cannot take part, and its own error "
-				  "says why; no rank has received the bytes",
+				  "sluice_broadcast: %s cannot take part, for the reason in its "
+				  "own error; no rank has received the bytes",
 				  rank_text(job, r));
 		else if (memcmp(row, a, AT_BYTES) != 0)
 			rc = fail(SLUICE_EINVAL,
@@ -189,7 +189,8 @@ static int run_rounds(struct broadcast *b)
 	return move_rest(b);
 }
 
-/* Workers report their own mistakes, which do not end the job, so this server does not. */
+/* Workers report the mistakes of their calls, which do not end the job. This server therefore
+ * reports only failures of the job. */
 int broadcast_serve(sluice_job *job)
 {
 	struct broadcast b = { .job = job };

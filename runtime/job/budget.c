@@ -3,13 +3,13 @@
 #include "job/budget.h"
 #include "base/log.h"
 
-/* A peer is given up if 17 of 20 heartbeats do not arrive. The other three allow for a delay of one
- * beat each in sending and in reading, so that the peer is reported within lost_after. */
+/* A peer is lost if 17 of 20 heartbeats do not arrive. The other three allow for a delay of one
+ * beat in sending and one in reading, so that the peer is reported within lost_after. */
 enum { BEATS = 20, BEATS_MISSED = 17, BEATS_DOUBTED = 4, NS_PER_MS = 1000000 };
 
 /* A rank that beats but makes no progress must be given up before other ranks' waits time out and
- * end the job: with on_failure=continue it can still be dropped. A long step under the progress
- * token looks the same, so no rank is given up before this many times lost_after. */
+ * end the job: with on_failure=continue it can still be dropped. A rank in a long step that holds
+ * the progress token looks the same, so no rank is given up before this many times lost_after. */
 enum { STALLED_AFTER = 4 };
 
 void budget_make(const struct patience *patience, struct budget *out)
@@ -35,11 +35,11 @@ void budget_make(const struct patience *patience, struct budget *out)
 void budget_print(const struct budget *b)
 {
 	log_line(LOG_INFO, "runtime",
-		 "time budget: a rank silent for %.2f s is lost (SLUICE_LOST_AFTER); hence a "
-		 "heartbeat every %.2f s; transports restore a link for %.2f s "
-		 "(SLUICE_LINK_LOST_AFTER), a rank that did not run for %.2f s blames nobody, a "
-		 "rank that beats but makes no "
-		 "progress for %.2f s is lost; warnings after %.2f s, the longest wait %.2f s",
+		 "time budget: a rank that is silent for %.2f s is lost (SLUICE_LOST_AFTER), so "
+		 "ranks send a heartbeat every %.2f s. Transports try to restore a link for %.2f s "
+		 "(SLUICE_LINK_LOST_AFTER). A rank that was itself stopped for %.2f s blames no "
+		 "peer. A rank that sends heartbeats but makes no progress for %.2f s is lost. A "
+		 "wait logs a warning after %.2f s, and ends after %.2f s at most",
 		 (double)b->lost_after_ns / 1e9, (double)b->heartbeat_ns / 1e9,
 		 (double)b->link_lost_ns / 1e9, (double)b->stopped_ns / 1e9,
 		 (double)b->stalled_ns / 1e9, (double)b->warn_after_ns / 1e9,

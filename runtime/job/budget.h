@@ -8,16 +8,19 @@
 #include "base/env.h"
 
 struct budget {
-	/* The period of this rank's heartbeats, and of its reads of a peer's heartbeats. */
+	/* The period of this rank's heartbeats, and the period at which it reads those of a
+	 * peer. */
 	uint64_t heartbeat_ns;
-	/* After this much silence, the peer's process is asked over the control network. */
+	/* After this much silence, this rank asks the peer's process over the control network. */
 	uint64_t doubt_ns;
-	/* After this much silence, the peer is lost. Shorter than lost_after. */
+	/* After this much silence, the peer is lost. This is shorter than lost_after. */
 	uint64_t silent_ns;
-	uint64_t link_lost_ns; /* a living peer is lost if its connection is down this long */
-	uint64_t stalled_ns;   /* a peer that beats is lost if it makes no progress this long */
+	uint64_t link_lost_ns; /* a peer that lives is lost if its connection is down this long */
+	uint64_t stalled_ns;   /* a peer whose heart beats is lost if it makes no progress this
+				  long */
 	uint64_t lost_after_ns;
-	/* If a read of this rank is this late, this rank itself was stopped, and not its peers. */
+	/* If this rank reads a heartbeat this late, this rank itself was stopped, so the silence
+	 * does not prove that its peers were. */
 	uint64_t stopped_ns;
 	uint64_t warn_after_ns;   /* after this long, a wait for a living peer logs a warning */
 	uint64_t wait_timeout_ns; /* the longest wait of any call */

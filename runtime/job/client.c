@@ -121,8 +121,8 @@ uint32_t clients_free_model(struct clients *clients)
 	return clients->models_free;
 }
 
-/* Returns a new table size, at least `wanted` and at least twice the old size, so that a table
- * rarely grows. */
+/* Returns a new size of a table: at least `wanted`, and at least twice the old size, so that a
+ * table rarely grows. */
 static uint32_t more_room(uint32_t room, uint32_t wanted)
 {
 	uint64_t more = room ? room : FIRST_ROOM;
@@ -173,11 +173,12 @@ int clients_reserve(struct clients *clients, uint32_t id, uint32_t n, uint32_t m
 		run = clients->channels[at] ? 0 : run + 1;
 	at -= run;
 	if (n > most || at > most - n)
-		return fail(SLUICE_EINVAL,
-			    "%u more shards do not fit next to those of the %u open models: the "
-			    "models of a job can have %u shards together, those of a group %u; "
-			    "give the models fewer shards (attr.shards), or close some",
-			    n, clients->models_open, IMM_INDEX_MOST, GROUP_INDEX_MOST);
+		return fail(
+			SLUICE_EINVAL,
+			"there is no room for %u more shards besides those of the %u open models: "
+			"all models of a job together can have %u shards, and all models of a "
+			"group %u; give the models fewer shards (attr.shards), or close some",
+			n, clients->models_open, IMM_INDEX_MOST, GROUP_INDEX_MOST);
 	*channel = at;
 	int rc = grow_models(clients, id + 1);
 	return rc ? rc : grow_channels(clients, at + n);

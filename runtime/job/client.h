@@ -10,7 +10,8 @@
 #include <stdint.h>
 
 struct job_client {
-	/* Called at every poll: does the work of the stirred models that needs no wait. */
+	/* Called at every poll: does that work of the stirred models for which no wait is
+	 * needed. */
 	void (*advance)(sluice_job *job);
 	/* Called when a notify from a peer has arrived for model `id`: the peer pushed to a shard
 	 * of this rank, or published a version of its shard. */
@@ -27,8 +28,8 @@ struct job_client {
 	 * The peer's worker has pushed the gradients of `steps` steps, so this rank's call fails if
 	 * it waits for a later step. */
 	void (*is_in)(sluice_job *job, int peer, uint32_t op, uint32_t id, uint64_t steps);
-	/* Called before this rank waits for something other than shards: posts the messages of
-	 * pushes, and ends the waits of shards for this rank. Returns an error of the job. */
+	/* Called before this rank waits for something other than shards. Posts the messages of
+	 * pushes, and tells the shards not to wait for this rank. Returns an error of the job. */
 	int (*park)(sluice_job *job);
 
 	/* Returns 1 if a shard of this rank waits for a push. The shard then stores the rank for
@@ -60,10 +61,10 @@ enum { JOB_MODELS = 65535, JOB_REGIONS = 64 };
  * that still have work. The other models cost nothing. */
 struct clients {
 	const struct job_client *handler; /* never NULL */
-	struct client_model *models;      /* models_end entries, room for models_room */
+	struct client_model *models;      /* models_end entries, with memory for models_room */
 	uint32_t models_end, models_room, models_open;
 	uint32_t models_free; /* all smaller numbers are in use */
-	uint32_t *stirred;    /* numbers of models; room for models_room */
+	uint32_t *stirred;    /* numbers of models, with memory for models_room */
 	uint32_t n_stirred;
 	uint64_t advanced;  /* number of times that a shard made progress */
 	uint16_t *channels; /* 1 + the number of the model; 0: free */
@@ -100,18 +101,20 @@ static inline uint32_t clients_models_end(const struct clients *clients)
 int clients_have_models(const struct clients *clients);
 /* Returns the lowest free number, or JOB_MODELS if none is free. */
 uint32_t clients_free_model(struct clients *clients);
-/* Finds n consecutive channels, none above `most`, and makes room for a model with number id.
- * Returns 0, SLUICE_EINVAL if there are not enough free channels, or SLUICE_ENOMEM. */
+/* Finds n consecutive free channels, none above `most`, and grows the table of models so that it
+ * has an entry for id. Returns 0, SLUICE_EINVAL if there are not enough free channels, or
+ * SLUICE_ENOMEM. */
 int clients_reserve(struct clients *clients, uint32_t id, uint32_t n, uint32_t most,
 		    uint32_t *channel);
 /* Adds a model on the n channels that clients_reserve() returned. Between the two calls no other
  * model may be added. */
 void clients_add_model(struct clients *clients, uint32_t id, sluice_model *model, uint32_t channel,
 		       uint32_t n);
-/* Has no effect if the model was not added. */
+/* Does nothing if the model was not added. */
 void clients_drop_model(struct clients *clients, uint32_t id, const sluice_model *model);
-/* Finds the model and shard of a channel. Returns 1; 0 if the model was closed; or -1 if the
- * channel was never in use, so that the peer that sent it is in error. */
+/* Finds the model and shard of a channel. Returns 1 if it finds them, 0 if the model was closed,
+ * and -1 if the channel was never in use. In the last case the peer that sent the channel is in
+ * error. */
 int clients_at_channel(const struct clients *clients, uint32_t channel, uint32_t *id,
 		       uint32_t *shard);
 
@@ -144,7 +147,7 @@ uint32_t clients_free_region(const struct clients *clients);
 void clients_add_region(struct clients *clients, const struct region_client *client, uint32_t id,
 			sluice_region *region);
 void clients_drop_region(struct clients *clients, uint32_t id);
-/* These pass an event to region `id`, if it is still open. */
+/* Both pass an event to region `id` if it is still open. */
 void clients_notified(const struct clients *clients, uint32_t id, int peer);
 void clients_moved(const struct clients *clients, uint32_t id, uint32_t index, int status);
 #endif

@@ -37,13 +37,13 @@ struct round {
 	uint64_t seq;
 	uint32_t op;
 	struct about about;
-	int next_post; /* this rank's message was posted to all lower peers */
+	int next_post; /* this rank's message was posted to all peers below this number */
 	const uint8_t *mine;
 	size_t stride, bytes;
 };
 
-/* Posts the messages that are not posted yet. If a queue is full, it stops, and is called again
- * after progress. */
+/* Posts the messages that are not posted yet. If a queue is full, it stops; the caller calls it
+ * again after progress. */
 static int post_messages(struct round *r)
 {
 	sluice_job *job = r->job;
@@ -52,8 +52,7 @@ static int post_messages(struct round *r)
 		if (!messages_are_direct(job, p, r->seq) || !job->peers[p].control)
 			continue; /* a hub forwards the message */
 		if (job->peers[p].state != PEER_ALIVE)
-			/* the wait for this peer's message then names the peer, unless it is
-			 * dropped */
+			/* Unless the peer is dropped, the wait for its message will name it. */
 			continue;
 		int rc = messages_put(job, p, r->seq, r->op, r->about,
 				      r->bytes ? r->mine + r->stride * (size_t)p : NULL, r->bytes);
@@ -65,8 +64,8 @@ static int post_messages(struct round *r)
 	return 0;
 }
 
-/* Returns the first rank whose message is missing and that writes it to this rank, or else the
- * first one whose message a hub has not forwarded, or else -1. */
+/* Returns the first rank that has not written its message to this rank. If there is none, returns
+ * the first one whose message a hub has not forwarded, or -1 if no message is missing. */
 static int first_missing(const struct round *r)
 {
 	int forwarded = -1;
@@ -100,8 +99,9 @@ static int call_differs(const struct round *r, int peer, const struct collective
 			collective_name(r->op), r->bytes);
 }
 
-/* Fails at once, with a message that names the rank, if a rank is in another call. If workers may
- * be dropped, a rank's call counts only if its message does, which take_messages() determines. */
+/* If a rank is in another call, fails at once with a message that names the rank. If workers may be
+ * dropped, a call counts only if its message is part of the round, which take_messages()
+ * determines. */
 static int one_differs(const struct round *r)
 {
 	struct collective_message message;
@@ -126,7 +126,7 @@ static int round_done(void *context)
 	if (!job_elastic(r->job))
 		return 1;
 	members_held(r->job, r->seq);
-	/* This rank must not leave before all other ranks have learnt that the round is closed. */
+	/* This rank must not leave before all other ranks know that the round is closed. */
 	return members_closed(r->job, r->seq);
 }
 
@@ -153,8 +153,8 @@ static void round_describe(void *context, char *text, size_t cap)
 			 rank_text(r->job, first), missing > 1 ? ", nor have others" : "");
 }
 
-/* Returns 1 for bytes that differ from peer to peer, and of a peer that is not connected. Hubs
- * forward no such bytes. */
+/* Returns 1 if the peer's bytes are not meant for this rank: each peer gets different bytes and
+ * this peer is not connected. Hubs do not forward such bytes. */
 static int is_not_for_this_rank(const struct round *r, int peer)
 {
 	return r->stride && !messages_are_direct(r->job, peer, r->seq);
@@ -175,8 +175,8 @@ static int take_messages(struct round *r, uint8_t *all)
 			return job_fail(job, SLUICE_EWIRE, p,
 					"%s sent a collective message that is not valid",
 					rank_text(job, p));
-		/* A dedicated server may send nothing. A worker sends as many bytes as this
-		 * rank. */
+		/* A dedicated server may send no bytes. A worker sends as many bytes as this rank
+		 * does. */
 		int fits = r->mine && (p < job->workers || message.bytes) ?
 				   message.bytes == r->bytes :
 				   message.bytes <= r->bytes;
@@ -226,7 +226,7 @@ static int park_all(sluice_job *job)
 	return rc;
 }
 
-/* If mine is NULL, this rank takes part but sends nothing. bytes then limits the messages of the
+/* If mine is NULL, this rank takes part but sends no bytes. `bytes` then limits the messages of the
  * others. */
 int collective_run_about(sluice_job *job, enum collective op, struct about about, const void *mine,
 			 size_t stride, size_t bytes, void *all)
@@ -266,7 +266,8 @@ int collective_run(sluice_job *job, enum collective op, const void *mine, size_t
 				    bytes, all);
 }
 
-/* A rank reports its error as a code, the beginning of its text, and a digest of the text. */
+/* A rank reports its error in a row: a code, the beginning of the error's text, and a digest of the
+ * text. */
 enum { ROW_TEXT = 4, ROW_DIGEST = 248, ROW_BYTES = 256 };
 
 /* Returns 1 if no lower rank reported the same error. */
@@ -279,8 +280,8 @@ static int is_first(const sluice_job *job, const uint8_t *rows, const uint8_t *m
 }
 
 /* If several ranks have the same error text, the lowest of them logs it as an error and the others
- * at level info. This holds for an error that the caller held back (error_hold), and for ranks that
- * fail because another rank did. */
+ * log it at level info. This covers an error that the caller held back (error_hold), and the errors
+ * of ranks that fail because another rank did. */
 int collective_agree(sluice_job *job, int rc, const char *what)
 {
 	uint8_t mine[ROW_BYTES] = { 0 };
@@ -290,7 +291,7 @@ int collective_agree(sluice_job *job, int rc, const char *what)
 		put_le64(mine + ROW_DIGEST,
 			 digest64(sluice_last_error(), strlen(sluice_last_error())));
 	} else {
-		/* No error is held back, so further errors are logged at once. */
+		/* If no error was held back, this logs later errors at once. */
 		error_release(LOG_ERROR);
 	}
 	uint8_t *rows = malloc((size_t)job->size * ROW_BYTES);
@@ -357,8 +358,8 @@ int sluice_sum(sluice_job *job, double *values, size_t n)
 		rc = collective_run(job, COLLECTIVE_SUM, values + at, 0, part * sizeof *rows, rows);
 		for (size_t i = 0; i < part && !rc; i++) {
 			double sum = 0;
-			for (int r = 0; r < job->workers;
-			     r++) /* rank order gives every rank the same bits */
+			for (int r = 0; r < job->workers; r++) /* the order of the ranks is fixed,
+								  so all ranks get the same bits */
 				sum += rows[(size_t)r * part + i];
 			values[at + i] = sum;
 		}

@@ -25,13 +25,13 @@ struct transport *connect_transport(const sluice_job *job, const struct transpor
 	return NULL;
 }
 
-/* Returns 1 if the job continues without the peer if that is lost. */
+/* Returns 1 if the job can continue without the peer. */
 static int may_do_without(const sluice_job *job, int peer)
 {
 	return job_elastic(job) && peer < job->workers && messages_next(job) > 1;
 }
 
-/* Begins to connect over the first transport that reaches the peer. */
+/* Starts to connect over the first transport that reaches the peer. */
 static int connect_peer(sluice_job *job, int peer)
 {
 	const struct reach *reach = job->reach;
@@ -58,7 +58,7 @@ static int connect_peer(sluice_job *job, int peer)
 	return job_fail(job, rc, peer, "%s is lost: %s", rank_text(job, peer), why);
 }
 
-/* Returns 1 if the peer is connected and its control region is open, 0 if not yet. */
+/* Returns 1 if the peer is connected and its control region is open, and 0 while that is not so. */
 static int finish_peer(sluice_job *job, int peer)
 {
 	struct peer *p = &job->peers[peer];
@@ -110,7 +110,7 @@ static int all_connected(void *context)
 	for (int p = 0; p < job->size && !j->rc; p++) {
 		int rc = is_missing(job, p) ? finish_peer(job, p) : 1;
 		if (rc == SLUICE_EPEER && may_do_without(job, p))
-			rc = 0; /* the peer has ended, and its event will arrive */
+			rc = 0; /* the peer has ended, and an event will report that */
 		missing += !rc;
 		if (rc < 0) {
 			j->rc = rc;
@@ -169,7 +169,7 @@ static int exchange_rows(sluice_job *job)
 	return rc;
 }
 
-/* Connects to all peers at once, so that no peer delays another one. */
+/* Connects to all peers at the same time, so that a slow peer does not delay the others. */
 int connect_all(sluice_job *job)
 {
 	struct joining j = begin_joining(job);
@@ -188,7 +188,7 @@ int connect_all(sluice_job *job)
 	progress_release(job);
 	if (!rc && job->hubs)
 		rc = exchange_rows(job);
-	/* No rank continues before all have joined. */
+	/* No rank may continue before all ranks have joined. */
 	return rc ? rc : collective_run(job, COLLECTIVE_OPEN, NULL, 0, 0, NULL);
 }
 
@@ -220,10 +220,10 @@ static int connect_more(sluice_job *job, connect_needs needs, const void *contex
 
 int connect_pairs(sluice_job *job, connect_needs needs, const void *context, const char *what)
 {
-	if (!job->hubs) /* all are connected, also the ranks of a group */
+	if (!job->hubs) /* without hubs all ranks are connected, and so are the ranks of a group */
 		return 0;
-	/* A rank may come late, for example because it wrote a file. No time to connect runs before
-	 * all are here. */
+	/* A rank may come late, for example because it wrote a file. The time limit for connecting
+	 * must start only when all ranks are here. */
 	int rc = collective_run(job, COLLECTIVE_OPEN, NULL, 0, 0, NULL);
 	if (rc)
 		return rc;

@@ -7,7 +7,8 @@
 #include "rdma/transport.h"
 #include "sluice.h"
 
-/* Returns this rank's transport on that card of its record, or NULL if it is not open. */
+/* Returns this rank's transport on that card of its record, or NULL if that transport is not
+ * open. */
 struct transport *connect_transport(const sluice_job *job, const struct transport_ops *ops,
 				    int card);
 
@@ -17,8 +18,8 @@ int connect_all(sluice_job *job);
 
 /* Returns 1 if two ranks of the job must be connected; a < b. */
 typedef int (*connect_needs)(const void *context, int a, int b);
-/* Collective. Connects the ranks that are not connected yet. needs NULL: all of them. Every rank
- * calls it with the same answers of needs(). what: why they connect ("a model"), for the message of
- * a failure, which ends the job. */
+/* Collective. Connects those pairs of ranks that are not connected yet and for which needs()
+ * returns 1; needs NULL stands for all pairs. needs() must return the same on every rank. what: the
+ * purpose of the connections ("a model"), for the message of a failure. A failure ends the job. */
 int connect_pairs(sluice_job *job, connect_needs needs, const void *context, const char *what);
 #endif

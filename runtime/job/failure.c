@@ -54,9 +54,9 @@ const char *sluice_node(const sluice_job *job, int rank)
 /* ---- failure --------------------------------------------------------------- */
 
 /* Writes this rank's status into its line at every peer that has not left. A lost peer also gets
- * it, because it may only have been stopped, and then learns why the others did not wait. A bye
+ * it: the peer may only have been stopped, and can then report why the others did not wait. A bye
  * also goes to peers that have already sent theirs, because they may still notice the end of this
- * process while they close. No peer answers. */
+ * process while they close. Peers do not answer. */
 static void announce(sluice_job *job, enum line_state state, int culprit, const char *text)
 {
 	uint8_t *status = outbox_at(job, LINE_STATUS);
@@ -92,11 +92,12 @@ int failure_record(sluice_job *job, int code, int culprit, const char *text, int
 	f->code = code;
 	f->culprit = culprit;
 	/* The peers get the text without the reporter, because each of them appends the rank that
-	 * reported to it. While all ranks finalize, each notices a loss by itself, except for the
-	 * members of a hub. */
+	 * reported to it. While all ranks finalize, each rank detects a loss by itself and needs no
+	 * announcement. Only the members of a hub do not, so the hub announces it. */
 	if (!f->finalizing || (job->hubs && hubs_are(job, job->rank)))
 		announce(job, LINE_GAVE_UP, culprit, text);
-	return fail(code, "%s", f->text); /* must be last, because it sets sluice_last_error() */
+	return fail(code, "%s", f->text); /* must be the last call, because it sets
+					     sluice_last_error() */
 }
 
 int job_failed(sluice_job *job)

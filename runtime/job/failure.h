@@ -10,9 +10,10 @@
 struct failure {
 	int code;       /* 0: the job has not failed */
 	int culprit;    /* the rank that caused the failure */
-	int finalizing; /* sluice_finalize() was called; from then on peers may send their bye */
-	int said_bye;   /* all ranks have called sluice_finalize(), so no rank can be lost any
-			   more */
+	int finalizing; /* 1 after sluice_finalize() was called; from then on peers may send
+			   their bye */
+	int said_bye; /* 1 when all ranks have called sluice_finalize(), so no rank can be lost any
+			 more */
 	char text[ERROR_TEXT_BYTES];
 };
 
@@ -32,13 +33,13 @@ int failure_finalize(sluice_job *job);
 /* Reports to every peer that this rank is done, after all ranks have called sluice_finalize().
  * Token held. */
 void failure_announce_end(sluice_job *job);
-/* Return 1 after failure_finalize() has succeeded, and after failure_announce_end(),
- * respectively. */
+/* The first returns 1 after failure_finalize() has succeeded, the second after
+ * failure_announce_end(). */
 int failure_finalizing(const sluice_job *job);
 int failure_said_bye(const sluice_job *job);
 /* Returns for example "rank 3 (node n2)", in one of a few thread-local buffers that are reused in
  * turn. */
 const char *rank_text(const sluice_job *job, int rank);
-/* Returns SLUICE_EINVAL in a forked child, else 0. */
+/* Returns SLUICE_EINVAL in a forked child, otherwise 0. */
 int job_check(const sluice_job *job, const char *function);
 #endif

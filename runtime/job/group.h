@@ -48,7 +48,7 @@ sluice_job *groups_next(sluice_job *root, uint32_t *at);
 /* Sets a bit for each number that is free on this rank. */
 enum { GROUPS_BYTES = GROUPS_MAX / 8 };
 void groups_free_numbers(const sluice_job *root, uint8_t bits[GROUPS_BYTES]);
-/* After this call, events reach the group. */
+/* From this call on, events reach the group. */
 void groups_add(sluice_job *group);
 void groups_drop(const sluice_job *group);
 /* Removes one group from a root that is being freed. Returns the group, or NULL if none is left.

@@ -57,26 +57,28 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-/* Between two counts of progress a rank polls at least once. The other counts allow for transports
- * that answer a READ before the last piece of a put, and for queues that one poll does not
- * empty. */
+/* A rank polls at least once between two counts of progress. Six counts are needed, because some
+ * transports answer a READ before the last piece of a put, and because one poll may not empty a
+ * queue. */
 enum { PROGRESS_TO_COUNT = 6 };
-/* Period, in beats, at which a peer with a silent link is asked. */
+/* A peer with a silent link is asked once in this many beats. */
 enum { PROBE_BEATS = 2 };
 
 struct heard {
 	uint64_t beats, progress; /* values of the last READ */
 	uint64_t received;        /* notifies that this rank received from the peer */
-	uint64_t shown;           /* notifies that the peer received from this rank, as last read */
+	uint64_t shown;           /* notifies that the peer had received from this rank at the
+				     last READ */
 	uint64_t sent;            /* notifies sent to the peer when the READ under way was posted */
-	/* at this progress, the peer must soon show a count of at least `owed` */
+	/* PROGRESS_TO_COUNT counts of progress after owed_progress, the peer must show a count of
+	 * at least `owed` */
 	uint64_t owed, owed_progress;
-	uint64_t beats_ns, progress_ns; /* time at which the last change was seen */
+	uint64_t beats_ns, progress_ns; /* time at which this rank saw the last change */
 	uint64_t asked_ns;              /* time at which the last READ was posted */
 	int asked;                      /* 1 while a READ of the pulse is under way */
-	uint64_t moved, moved_ns;       /* the counter of the transport; when it last grew */
-	uint64_t probed_ns; /* time of the last question over the control network, asked because
-			       the link is silent */
+	uint64_t moved, moved_ns;       /* the counter of the transport, and when it last grew */
+	uint64_t probed_ns; /* time of the last question over the control network, which was asked
+			       because the link is silent */
 	int away;           /* 1 if this rank has logged that the link is down */
 };
 
@@ -94,7 +96,7 @@ struct heart {
 
 /* ---- beating --------------------------------------------------------------- */
 
-/* Writes one number of this rank's pulse into its line at a peer. */
+/* Writes one number of this rank's pulse into this rank's line at a peer. */
 static void show(const sluice_job *job, int peer, size_t at, uint64_t value)
 {
 	uint8_t *line = line_of(job, peer);
@@ -103,8 +105,8 @@ static void show(const sluice_job *job, int peer, size_t at, uint64_t value)
 	__atomic_store_n((uint64_t *)(void *)(line + at), bytes, __ATOMIC_RELAXED);
 }
 
-/* Returns the checksum of progress and received at `counts`. A peer may read one of them before a
- * change and the other after it. */
+/* Returns the checksum of progress and received at `counts`. It shows the reader whether one of the
+ * two changed between its reads of both. */
 static uint64_t check_of(const uint8_t *counts)
 {
 	return crc32c(0, counts, LINE_CHECK - LINE_PROGRESS);
@@ -254,7 +256,7 @@ void heart_noticed(sluice_job *job, int peer)
 		job->heart->heard[peer].received++;
 }
 
-/* Begins to read a peer's pulse. If the queue is full, the next tick tries again. */
+/* Starts to read a peer's pulse. If the queue is full, the next tick tries again. */
 static void ask_pulse(sluice_job *job, int peer, uint64_t now)
 {
 	struct heart *heart = job->heart;
@@ -270,7 +272,7 @@ static void ask_pulse(sluice_job *job, int peer, uint64_t now)
 	heart->heard[peer].sent = e->notifies;
 	int rc = e->transport->ops->post(e, &t);
 	if (rc == SLUICE_EAGAIN || rc == SLUICE_EPEER)
-		return; /* the loss of a peer is reported by another event */
+		return; /* another event reports the loss of a peer */
 	heart->heard[peer].asked_ns = now;
 	if (rc)
 		job_fail(job, rc, job->rank, "cannot read the heartbeat of %s",
@@ -295,14 +297,15 @@ static void look_for_movement(sluice_job *job, int peer, uint64_t now)
 	h->away = 0;
 }
 
-/* Returns the time of the last sign of the peer on the link. It may be later than the tick's
- * time. */
+/* Returns the time of the last sign of life that came over the link. It may be later than the
+ * tick's time. */
 static uint64_t last_ns(const struct heard *h)
 {
 	return h->moved_ns > h->beats_ns ? h->moved_ns : h->beats_ns;
 }
 
-/* Handles a link that was silent for longer than a process may be, although the process lives. */
+/* Called when a link has been silent for so long that a silent process would be lost, although the
+ * process lives. */
 static void wait_for_link(sluice_job *job, int peer, uint64_t silent, int down)
 {
 	struct heard *h = &job->heart->heard[peer];
@@ -332,7 +335,8 @@ static void judge_silence(sluice_job *job, int peer, uint64_t now)
 	const uint64_t silent = now > last_ns(h) ? now - last_ns(h) : 0;
 	const uint64_t answered_ns = probe_answered_ns(heart->probe, peer);
 	char why[240];
-	/* Bytes arrive, but no answer to a READ: the queue pair works in only one direction. */
+	/* If bytes arrive, but a READ gets no answer, the queue pair works in only one
+	 * direction. */
 	if (silent <= job->budget.doubt_ns && h->asked && now > h->asked_ns &&
 	    now - h->asked_ns > job->budget.link_lost_ns) {
 		snprintf(why, sizeof(why),
@@ -376,7 +380,8 @@ static int is_remote(const sluice_job *job, int peer)
 	return job->peers[peer].endpoint->transport->ops->moved != NULL;
 }
 
-/* Asks one of the remote peers, so that each of them has answered before an answer is needed. */
+/* Asks one remote peer after another, so that each of them has already answered once when an answer
+ * matters. */
 static void ask_the_next(sluice_job *job, uint64_t now)
 {
 	struct heart *heart = job->heart;
@@ -397,7 +402,7 @@ void heart_tick(sluice_job *job, uint64_t now)
 	struct heart *heart = job->heart;
 	if (!heart)
 		return;
-	/* If this process itself was stopped, the silence of its peers proves nothing. */
+	/* The silence of peers proves nothing if this process itself was stopped. */
 	const int was_stopped = now - heart->last_tick_ns > job->budget.stopped_ns;
 	heart->last_tick_ns = now;
 	heart->progress++;
@@ -418,8 +423,7 @@ void heart_tick(sluice_job *job, uint64_t now)
 	ask_the_next(job, now);
 }
 
-/* Checks that the count that the peer shows includes all notifies that it must have counted by
- * now. */
+/* Checks that the peer's count includes all notifies that the peer must have counted by now. */
 static void judge_received(sluice_job *job, int peer, uint64_t received)
 {
 	struct heard *h = &job->heart->heard[peer];
@@ -454,8 +458,8 @@ void heart_heard(sluice_job *job, int peer, int status)
 	uint8_t pulse[PULSE_BYTES];
 	char why[200];
 	h->asked = 0;
-	/* If this process was stopped after the read, the pulse is no evidence. The next tick
-	 * detects that. */
+	/* If this process was stopped after the READ, the pulse is no evidence. The next tick
+	 * detects the stop. */
 	if (status || now - heart->last_tick_ns > job->budget.stopped_ns)
 		return;
 	memcpy(pulse, (uint8_t *)heart->pulses->base + (size_t)peer * PULSE_BYTES, sizeof(pulse));
@@ -463,14 +467,15 @@ void heart_heard(sluice_job *job, int peer, int status)
 		h->beats = get_le64(pulse);
 		h->beats_ns = now;
 	}
-	/* If the checksum is wrong, the counts were changed during the read, or by the network. The
-	 * next tick reads them again. */
+	/* A wrong checksum means that the counts changed during the READ, or that the network
+	 * damaged them. The next tick reads them again. */
 	const int counts = get_le64(pulse + LINE_CHECK) == check_of(pulse + LINE_PROGRESS);
 	if (counts && get_le64(pulse + LINE_PROGRESS) != h->progress) {
 		h->progress = get_le64(pulse + LINE_PROGRESS);
 		h->progress_ns = now;
 	}
-	/* A pulse that was queued after other bytes may be as old as the READ. */
+	/* A pulse that had to wait behind other bytes may be as old as the READ, so the time of the
+	 * READ counts. */
 	if (h->asked_ns > h->beats_ns && h->asked_ns - h->beats_ns > job->budget.silent_ns) {
 		snprintf(why, sizeof(why),
 			 "no heartbeat for %.1f s (stopped, or its node does not answer; "

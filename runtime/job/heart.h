@@ -7,26 +7,26 @@
 #include "sluice.h"
 #include <stdint.h>
 
-/* Allocates this rank's pulse and the memory into which it reads the pulses of its peers. The job's
- * regions must be open. A simulated rank has no heart. */
+/* Allocates this rank's pulse, and memory into which it reads its peers' pulses. The job's regions
+ * must be open. A simulated rank has no heart. */
 int heart_open(sluice_job *job);
-/* Writes the entry HEART_ENTRY of this rank's record. *n_out receives its length. If no open
- * transport uses a network, the length is 0, and no socket is opened. */
+/* Writes the entry HEART_ENTRY of this rank's record, and its length to *n_out. If no open
+ * transport uses a network, the length is 0 and no socket is opened. */
 #define HEART_ENTRY "control"
 int heart_record(sluice_job *job, uint8_t bytes[PROBE_RECORD_BYTES], size_t *n_out);
 /* Reads the entries of all ranks, after the exchange of records. keys must stay valid until
- * heart_close(). NULL: no rank is remote. */
+ * heart_close(). If keys is NULL, no rank is remote. */
 int heart_admit(sluice_job *job, const struct peer_keys *keys);
 /* Starts the heartbeat. */
 int heart_start(sluice_job *job);
-/* Stops the heartbeat and has no other effect on the job. */
+/* Stops the heartbeat. Changes nothing else in the job. */
 void heart_stop(sluice_job *job);
-/* Stops the heartbeat and frees the heart. No transport may write into its memory any more. */
+/* Stops the heartbeat and frees the heart. No transport may still write into the heart's memory. */
 void heart_close(sluice_job *job);
 
-/* The functions below are called with the token held. */
+/* The token must be held for the functions below. */
 
-/* Called when this peer is connected. From then on its silence counts. */
+/* Called when this peer is connected. From then on its silence may mean that it is lost. */
 void heart_met(sluice_job *job, int peer);
 /* Called at each heartbeat: counts this rank's progress, and reads the pulses of its peers. */
 void heart_tick(sluice_job *job, uint64_t now);

@@ -16,8 +16,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Maps a page that the kernel clears in forked children. Returns NULL if the kernel cannot (Linux
- * before 4.14). */
+/* Maps a page that the kernel clears in forked children. Returns NULL if the kernel does not
+ * support that (Linux before 4.14). */
 static int *open_page_of_this_process(void)
 {
 	int *page = mmap(NULL, (size_t)sysconf(_SC_PAGESIZE), PROT_READ | PROT_WRITE,
@@ -103,8 +103,8 @@ void sluice_finalize(sluice_job **job_pointer)
 		return;
 	*job_pointer = NULL;
 	if (job_in_child(job)) {
-		/* In a forked child, the job still belongs to the parent, so it is not freed here.
-		 * Storing it here keeps leak checkers quiet. */
+		/* In a forked child, the job belongs to the parent, so it is not freed here. This
+		 * pointer keeps leak checkers from reporting it. */
 		static sluice_job *volatile parents __attribute__((unused));
 		parents = job;
 		return;
@@ -131,7 +131,7 @@ void sluice_finalize(sluice_job **job_pointer)
 		progress_release(job);
 	}
 	error_end(&scope, !left);
-	/* the open models and groups still use the job's regions, so the job is not freed */
+	/* open models and groups still use the job's regions, so this does not free the job */
 	if (open) {
 		progress_stop(job);
 		heart_stop(job);

@@ -24,9 +24,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The limit on unprocessed notifies of a peer: one push or notice per shard, and a few messages. */
+/* The most unprocessed notifies of a peer: one push or notice per shard, and a few messages. */
 enum { NOTIFY_QUEUE_DEPTH = 4096 };
-/* The limit for a simulated rank, for all peers together. A writer that finds the queue full
+/* The limit for a simulated rank, which all its peers share. A writer that finds the queue full
  * yields. */
 enum { SIMULATED_QUEUE_DEPTH = 1024, SIMULATED_QUEUE_PER_PEER = 8 };
 
@@ -51,8 +51,9 @@ static struct transport *opened(const sluice_job *job, const struct transport_op
 	return connect_transport(job, ops, 0);
 }
 
-/* A transport that the user named must open. Other transports must open only if they are needed, so
- * the reason for a missing one is reported only when a rank cannot be reached without it. */
+/* Opens a transport. If the user named it, a failure is an error. Other transports must open only
+ * if they are needed. The reason why one did not open is therefore reported only if a rank cannot
+ * be reached without it. */
 static int open_transport(sluice_job *job, const struct transport_ops *ops, int card, int peers)
 {
 	struct transport_config config = {
@@ -93,11 +94,11 @@ static int open_transport(sluice_job *job, const struct transport_ops *ops, int 
 		return fail(rc, "transport %s: %s", ops->name, why);
 	size_t used = strlen(job->unopened);
 	snprintf(job->unopened + used, sizeof job->unopened - used, " %s: %s;", ops->name, why);
-	log_line(LOG_INFO, "runtime", "no transport %s here: %s", ops->name, why);
+	log_line(LOG_INFO, "runtime", "the transport %s is not available here: %s", ops->name, why);
 	return 0;
 }
 
-/* Returns 1 if the transport is opened only when a pair of ranks needs it. */
+/* Returns 1 if the transport waits to be opened until a pair of ranks needs it. */
 static int is_put_off(const sluice_job *job, const struct transport_ops *ops)
 {
 	return ops->last_resort && !ops->absent && !transports_named() &&
@@ -152,7 +153,7 @@ static size_t name_entry(uint8_t *entry, const char *name, size_t bytes)
 	return 12 + bytes;
 }
 
-/* With SLUICE_KEY_FILE, appends an entry with the proof for the rest of the payload. */
+/* With SLUICE_KEY_FILE, appends an entry that proves the rest of the payload with the key. */
 static int add_proof(const sluice_job *job, int first, uint8_t payload[RECORD_PAYLOAD_BYTES],
 		     size_t *bytes)
 {
@@ -170,8 +171,8 @@ static int add_proof(const sluice_job *job, int first, uint8_t payload[RECORD_PA
 	return rc;
 }
 
-/* Space for the last entries: the public key, the addresses in the control network, and the proof
- * of the key file. */
+/* Space for the last three entries: the public key, the addresses in the control network, and the
+ * proof with the key file. */
 enum { LAST_ENTRIES_BYTES = 384 };
 
 /* Adds an entry to the payload: the name (7 bytes), a number, a length, and the bytes. */
@@ -202,9 +203,9 @@ static int add_record_address(struct transport *t, uint8_t payload[RECORD_PAYLOA
 
 /* Writes the record's payload: the terms, then an entry with the address of each transport and
  * card. An entry without an address stands for a transport that is not open yet. The second record
- * also has the result of this rank's trials; tried is NULL for the first. The entries for the
- * public key and the addresses in the control network follow. A rank that cannot take part writes
- * the reason instead. */
+ * also has the result of this rank's trials; `tried` is NULL for the first record. The entries for
+ * the public key and the addresses in the control network follow. A rank that cannot take part
+ * writes the reason instead. */
 static int write_payload(sluice_job *job, const struct ways_tried *tried,
 			 uint8_t payload[RECORD_PAYLOAD_BYTES], size_t *bytes_out)
 {
@@ -247,7 +248,8 @@ static size_t write_reason(const sluice_job *job, const char *reason,
 	return 16 + bytes;
 }
 
-/* Derives the keys of the peers, and passes them to the transports that need them as proof. */
+/* Derives the keys of the peers, and passes them to the transports that use keys to prove who a
+ * peer is. */
 static int hand_out_keys(sluice_job *job)
 {
 	const struct peer_keys *keys = NULL;
@@ -269,8 +271,8 @@ static int hand_out_keys(sluice_job *job)
 	return rc ? rc : heart_admit(job, keys);
 }
 
-/* Fails on all ranks if two of them cannot reach each other, so that nobody waits for a rank that
- * fails alone. A rank that cannot reach a peer names that peer. */
+/* Fails on all ranks if two of them cannot reach each other. If only one rank failed, the others
+ * would wait for it. A rank that cannot reach a peer names that peer. */
 static int check_reachable(const sluice_job *job, const struct reach *reach)
 {
 	int a, b;
@@ -314,7 +316,7 @@ static int check_reasons(sluice_job *job)
 	return 0;
 }
 
-/* Checks the records. Every rank applies the same rule to all of them. */
+/* Checks the records. Every rank applies the same rules to all records. */
 static int check_records(sluice_job *job)
 {
 	for (int r = 0; r < job->size; r++) {
@@ -323,13 +325,13 @@ static int check_records(sluice_job *job)
 		if ((theirs ^ terms(job)) == 1u << 17)
 			return fail(SLUICE_EPEER,
 				    "SLUICE_MESH is below the number of ranks on %s, but not on "
-				    "%s: give all ranks the same",
+				    "%s: set it to the same value on all ranks",
 				    rank_text(job, theirs >> 17 ? r : job->rank),
 				    rank_text(job, theirs >> 17 ? job->rank : r));
 		if (theirs != terms(job))
 			return fail(SLUICE_EPEER,
-				    "%s has servers=%d and on_failure=%s, %s has servers=%d and "
-				    "on_failure=%s: give all ranks the same",
+				    "%s has servers=%d and on_failure=%s, but %s has servers=%d "
+				    "and on_failure=%s: give all ranks the same values",
 				    rank_text(job, job->rank), job->servers,
 				    job->settings.on_failure, rank_text(job, r),
 				    (int)(theirs & 0xffff),
@@ -379,7 +381,8 @@ static int needs_keys(const sluice_job *job)
 	return needed;
 }
 
-/* Opens what this rank needs for its record, and writes the record's payload. */
+/* Opens the transports and sockets that this rank needs for its record, and writes the record's
+ * payload. */
 static int prepare_record(sluice_job *job, uint8_t payload[RECORD_PAYLOAD_BYTES],
 			  size_t *payload_bytes)
 {
@@ -399,9 +402,9 @@ static int prepare_record(sluice_job *job, uint8_t payload[RECORD_PAYLOAD_BYTES]
 	return write_payload(job, NULL, payload, payload_bytes);
 }
 
-/* Sends this rank's record to all, and replaces the earlier records by the new ones. A rank that
- * failed with rc also calls this, because the others would otherwise wait for its record until
- * their timeout. */
+/* Sends this rank's record to all ranks, and replaces the earlier records by the new ones. A rank
+ * that failed with rc also calls this, because the others would otherwise wait for its record until
+ * they time out. */
 static int exchange_records(sluice_job *job, struct bootstrap *boot, int rc, int first,
 			    uint8_t payload[RECORD_PAYLOAD_BYTES], size_t bytes)
 {
@@ -425,8 +428,8 @@ static int exchange_records(sluice_job *job, struct bootstrap *boot, int rc, int
 	return err;
 }
 
-/* Opens the other cards through which this rank reaches peers. If a card does not open, the rank
- * cannot take part. */
+/* Opens the cards, other than the first, through which this rank reaches peers. If a card does not
+ * open, the rank cannot take part. */
 static int open_cards(sluice_job *job, const struct reach *reach)
 {
 	int peers[NETWORKS_MOST], rc = 0;
@@ -476,7 +479,8 @@ static int meet_again(sluice_job *job, struct bootstrap *boot, struct reach *rea
 	return check_reachable(job, reach);
 }
 
-/* Determines the transport between each two ranks, and sets the keys that prove their identity. */
+/* Determines the transport for each pair of ranks, and sets the keys that prove the ranks'
+ * identity. */
 static int meet(sluice_job *job, struct bootstrap *boot)
 {
 	uint8_t payload[RECORD_PAYLOAD_BYTES];
@@ -488,7 +492,7 @@ static int meet(sluice_job *job, struct bootstrap *boot)
 	if (!rc)
 		rc = prepare_record(job, payload, &bytes);
 	rc = exchange_records(job, boot, rc, 1, payload, bytes);
-	if (!rc) { /* from here on, all ranks make the same decisions */
+	if (!rc) { /* from here on, all ranks decide alike */
 		reach_fill(reach, job->records);
 		rc = check_reachable(job, reach);
 	}
@@ -502,7 +506,7 @@ static int meet(sluice_job *job, struct bootstrap *boot)
 	return rc;
 }
 
-/* Returns 1 if the program's attributes include this field. */
+/* Tests whether the program's version of the attributes includes this field. */
 #define ATTR_HAS(attr, field)                                                                      \
 	((attr) && (attr)->size >= offsetof(sluice_job_attr, field) + sizeof((attr)->field))
 

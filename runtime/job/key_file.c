@@ -28,7 +28,7 @@ static int refuse_file(const char *path, const char *why)
 		    path, why, LEAST_BYTES, MOST_BYTES);
 }
 
-/* Refuses a file that other users can read or could have made. */
+/* Refuses a file that other users can read, or that they could have made. */
 static int check_file(int fd, const char *path)
 {
 	struct stat status;

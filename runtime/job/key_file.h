@@ -12,15 +12,15 @@
 struct key_file;
 enum { KEY_PROOF_BYTES = 32 };
 
-/* Identifies the record that a proof is made for, so that the proof is not valid for any other
+/* Identifies the record for which a proof is made, so that the proof is not valid for any other
  * record. */
 struct key_context {
 	uint32_t rank, size, round;
 };
 
-/* Reads the file. With path "", *out becomes NULL. Errors: SLUICE_EINVAL if others could have read
- * or written the file, or if it has too few or too many bytes; SLUICE_EIO; SLUICE_ENOSUPP if this
- * build has no crypto library. */
+/* Reads the file. If path is "", *out becomes NULL. Fails with SLUICE_EINVAL if others could have
+ * read or written the file, or if its length is wrong; with SLUICE_EIO; or with SLUICE_ENOSUPP if
+ * this build has no crypto library. */
 int key_file_open(const char *path, struct key_file **out);
 /* Erases the key. */
 void key_file_close(struct key_file **k);

@@ -58,7 +58,7 @@ uint8_t *outbox_members(const sluice_job *job)
 int lines_put(sluice_job *job, int peer, size_t offset_in_line, void *source, size_t bytes,
 	      uint32_t imm)
 {
-	/* The transport copies short sources, such as the last message of a group, because the
+	/* The transport must copy short sources, such as the last message of a group, because the
 	 * group's lines may be closed before the message is sent. */
 	struct transfer t = { .kind = TRANSFER_PUT_NOTIFY,
 			      .remote = job->peers[peer].control,

@@ -25,8 +25,8 @@ static inline uint32_t imm_make(enum imm_kind kind, uint32_t index)
 {
 	return (uint32_t)kind << IMM_KIND_SHIFT | index;
 }
-/* A notify within a group (group.h) has its highest bit set, and the group's number in the upper
- * eight bits of the index. */
+/* A notify within a group (group.h) has its highest bit set. The upper eight bits of its index are
+ * then the group's number. */
 enum { GROUPS_MAX = 256, IMM_GROUP_SHIFT = 20, GROUP_INDEX_MOST = (1 << IMM_GROUP_SHIFT) - 1 };
 static inline uint32_t imm_of_group(uint32_t number)
 {
@@ -59,8 +59,8 @@ enum {
 	PULSE_BYTES = 32,
 	LINE_STATUS = 64, /* state u32, culprit u32, crc u32, length u32, text */
 	STATUS_TEXT_BYTES = 432,
-	LINE_REPORT =
-		512, /* crc u32, length u32, text: the rank for which a shard of the writer waits */
+	LINE_REPORT = 512, /* crc u32, length u32, text that names the rank for which a shard of the
+			      writer waits */
 	REPORT_TEXT_BYTES = 376,
 	LINE_COLLECTIVE = 896,
 	/* epoch u32, CRC32C of the rest u32, round u64, zeros; then two bitmaps (members.c) */
@@ -74,7 +74,7 @@ enum {
 enum line_state { LINE_ALIVE = 0, LINE_BYE = 1, LINE_GAVE_UP = 2 };
 
 struct lines {
-	struct region *own;    /* `size` lines, written by the peers except for the pulse */
+	struct region *own;    /* `size` lines; the peers write all of them except the pulse */
 	struct region *outbox; /* status, report, two messages for each peer, membership block */
 };
 
@@ -84,19 +84,20 @@ int lines_open_outbox(sluice_job *job);
 void lines_close(struct lines *lines);
 /* Returns 0 before lines_open(). */
 int lines_are_open(const sluice_job *job);
-/* Returns the region that holds the lines. Transports give each peer access to one line of it. */
+/* Returns the region that holds the lines. Each peer can access one line of it through the
+ * transports. */
 struct region *lines_region(const sluice_job *job);
 
 /* Returns this rank's line that the peer writes. Its bytes may be hostile. */
 uint8_t *line_of(const sluice_job *job, int peer);
-/* Returns the address in the outbox of the bytes that this rank writes to this offset in its lines
- * at the peers. */
+/* Returns the address in the outbox of bytes that this rank writes to its lines at the peers. There
+ * they have the same offset. */
 uint8_t *outbox_at(const sluice_job *job, size_t offset_in_line);
 uint8_t *outbox_collective(const sluice_job *job, int peer, int parity);
 uint8_t *outbox_members(const sluice_job *job);
 
-/* Writes bytes of the outbox to this rank's line at a peer. Returns what the transport's post()
- * returns. Token held. */
+/* Writes bytes of the outbox to this rank's line at a peer. Returns the result of the transport's
+ * post(). Token held. */
 int lines_put(sluice_job *job, int peer, size_t offset_in_line, void *source, size_t bytes,
 	      uint32_t imm);
 #endif

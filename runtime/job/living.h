@@ -15,7 +15,7 @@ int job_living(const sluice_job *job, int rank);
 /* Returns 1 if the rank's contribution to the last collective counts. All ranks get the same
  * answer. */
 int round_has(const sluice_job *job, int rank);
-/* Returns the lowest worker of the last collective, which does the work that only one rank must do.
+/* Returns the lowest worker of the last collective. It does the work that only one rank must do.
  * All ranks get the same answer. */
 int round_leader(const sluice_job *job);
 
@@ -23,7 +23,7 @@ int round_leader(const sluice_job *job);
 int living_open(sluice_job *job); /* all workers are alive; 0 or SLUICE_ENOMEM */
 void living_close(sluice_job *job);
 void living_drop(sluice_job *job, int worker);
-/* Return MEMBERS_BYTES bytes, in which worker w is bit w % 8 of byte w / 8. */
+/* Both return MEMBERS_BYTES bytes, in which worker w is bit w % 8 of byte w / 8. */
 const uint8_t *living_bits(const sluice_job *job);
 const uint8_t *living_round_bits(const sluice_job *job);
 /* Sets the workers that count in the last collective. */

@@ -42,7 +42,7 @@
 struct member {
 	/* used by the announcer: the last round for which this peer has all messages */
 	uint64_t held_seq;
-	int due; /* this rank must still write its membership block to this peer */
+	int due; /* 1: this rank must still write its membership block to this peer */
 };
 
 struct membership {
@@ -69,10 +69,10 @@ int members_open(sluice_job *job)
 			"owns shards is the loss of a part of the model; start ranks that only own "
 			"shards (servers=N, SLUICE_SERVERS) or choose on_failure=abort");
 	if (job->workers > MEMBERS_MAX)
-		return fail(
-			SLUICE_EINVAL,
-			"on_failure=continue with %d workers: at most %d; choose on_failure=abort",
-			job->workers, MEMBERS_MAX);
+		return fail(SLUICE_EINVAL,
+			    "on_failure=continue is not possible with %d workers, but with %d at "
+			    "most: choose on_failure=abort",
+			    job->workers, MEMBERS_MAX);
 	job->members = calloc(1, sizeof(*job->members) +
 					 (size_t)job->size * sizeof(job->members->of[0]));
 	if (!job->members)
@@ -115,8 +115,8 @@ void members_post(sluice_job *job)
 	}
 }
 
-/* The block is rewritten although an older write of it may still be under way. The reader then
- * finds a wrong checksum, and later gets the notify of the new block. */
+/* The block may be rewritten while a transport still sends the older one. The reader then finds a
+ * wrong checksum, and gets a notify for the new block later. */
 static void write_members(sluice_job *job)
 {
 	struct membership *m = job->members;
@@ -143,8 +143,8 @@ static void drop(sluice_job *job, int worker)
 {
 	struct endpoint *e = job->peers[worker].endpoint;
 	job->peers[worker].state = PEER_LOST;
-	/* Access is revoked here and not when the connection ends, because a worker that only hung
-	 * may continue and write. */
+	/* Access must be revoked here and not only when the connection ends: a worker that hung may
+	 * continue and write. */
 	if (e && e->transport->ops->revoke)
 		e->transport->ops->revoke(e);
 	living_drop(job, worker);
@@ -166,17 +166,17 @@ int members_lost(sluice_job *job, int peer, const char *why)
 		return 0;
 	if (!job_living(job, peer))
 		return 1;
-	members_overtaken(job); /* perhaps the other ranks have dropped this rank */
+	members_overtaken(job); /* the other ranks may have dropped this rank */
 	if (job->failure.code)
 		return 1;
 	if (peer >= job->workers)
 		return 0;
 	if (job->rank == announcer(job) && sluice_living(job) == 1)
-		return 0; /* no worker would be left */
+		return 0; /* without this one, no worker would be left */
 	log_line(LOG_WARN, "runtime", "%s is lost: %s; the job continues without it",
 		 rank_text(job, peer), why);
 	if (!job_living(job, peer))
-		return 1; /* this epoch was already adopted */
+		return 1; /* the loss belongs to an epoch that was already adopted */
 	if (job->rank == announcer(job)) {
 		job->membership_epoch++;
 		drop(job, peer);
@@ -191,8 +191,8 @@ int members_lost(sluice_job *job, int peer, const char *why)
 /* ---- rounds ---------------------------------------------------------------- */
 
 /* Called by the announcer. Closes a round when all living ranks have its messages. The workers that
- * are alive now count in the round: every rank has reported that it has their messages, and no rank
- * can be in the next round yet. */
+ * are now alive count in the round. This is safe, because every rank has reported that it has their
+ * messages, and no rank can be in the next round yet. */
 static void close_round(sluice_job *job)
 {
 	struct membership *m = job->members;
@@ -265,7 +265,7 @@ static void adopt(sluice_job *job, int from, const uint8_t *block)
 		if (!living_bit(living_bits(job), w) || living_bit(living, w))
 			continue;
 		const int closing = messages_closing_text(job, w, closed, sizeof(closed));
-		/* This rank has not noticed the loss itself. */
+		/* logs a loss that this rank has not noticed itself */
 		if (job->peers[w].state != PEER_LOST)
 			log_line(LOG_WARN, "runtime",
 				 "%s is lost: %s%s%s dropped it, and its log says why; the job "
@@ -284,7 +284,7 @@ static void adopt(sluice_job *job, int from, const uint8_t *block)
 	}
 }
 
-/* Returns 0, or -1 while the peer overwrites the block. */
+/* Copies the block. Returns 0, or -1 while the peer overwrites it. */
 static int copy_block(const sluice_job *job, int peer, uint8_t *block)
 {
 	memcpy(block, line_of(job, peer) + LINE_MEMBERS, MEMBERS_BLOCK_BYTES);

@@ -76,7 +76,7 @@ uint64_t messages_next(const sluice_job *job)
 
 uint64_t messages_begin(sluice_job *job)
 {
-	job->messages.ahead = 0; /* no rank can be in the next round yet */
+	job->messages.ahead = 0; /* the next round begins only now, so no rank is ahead */
 	return ++job->messages.seq;
 }
 
@@ -167,8 +167,8 @@ uint32_t messages_op(const sluice_job *job, int peer, uint64_t seq)
 	return get_le32(message_from(job, peer, seq) + 8);
 }
 
-/* Reads the message of a round that this rank has not begun, or its head, which a hub wrote.
- * Returns 0 if it is valid. */
+/* Reads a peer's message of the round that this rank will begin next, or the head that a hub wrote
+ * of it. Returns 0 if it is valid. */
 static int read_early(const sluice_job *job, int peer, struct collective_message *out)
 {
 	const uint64_t next = messages_next(job);
@@ -182,8 +182,8 @@ static int read_early(const sluice_job *job, int peer, struct collective_message
 	       get_le32(out->copy + COLLECTIVE_CRC) != crc32c(0, out->copy, COLLECTIVE_CRC);
 }
 
-/* Reports a peer that is in a collective about a model to the client. The message is validated only
- * when it is taken. */
+/* If a peer is in a collective about a model, informs the client. The rest of the message is
+ * validated when it is taken. */
 static void report_model(sluice_job *job, int peer)
 {
 	struct collective_message message;
@@ -192,7 +192,7 @@ static void report_model(sluice_job *job, int peer)
 			->is_in(job, peer, message.op, message.about.model, message.about.steps);
 }
 
-/* The message may arrive before its notify, and its checksum shows whether it has. */
+/* The message may arrive before its notify. Its checksum shows whether it has arrived. */
 int messages_closing_text(const sluice_job *job, int rank, char *text, size_t cap)
 {
 	struct collective_message message;
@@ -209,7 +209,8 @@ int messages_closing_text(const sluice_job *job, int rank, char *text, size_t ca
 }
 
 /* On a hub: a rank that waits for a peer's push must learn that the peer is in a collective about
- * the model, although the round is not complete. The peer with the fewest steps is enough. */
+ * the model, even before the round is complete. It is enough to name the peer with the fewest
+ * steps. */
 static void tell_members(sluice_job *job, int peer)
 {
 	struct told *told = &job->messages.told;
@@ -235,7 +236,7 @@ void messages_tell(sluice_job *job)
 	const uint64_t seq = told->seq;
 	if (!seq)
 		return;
-	if (!job_living(job, told->rank)) { /* another rank of the round takes its place */
+	if (!job_living(job, told->rank)) { /* another rank of the round replaces it */
 		told->seq = 0;
 		for (int p = 0; p < job->size; p++)
 			if (job_living(job, p) && job->messages.came[p] == seq)
@@ -271,7 +272,7 @@ void messages_arrived(sluice_job *job, int peer, int waits)
 		report_model(job, peer);
 }
 
-/* Returns 1 if the peer's message of a round has arrived that this rank has not begun. */
+/* Returns 1 if the peer's message of the next round, which this rank has not begun, has arrived. */
 static int is_ahead(const sluice_job *job, int peer)
 {
 	const uint64_t next = messages_next(job);

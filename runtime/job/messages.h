@@ -9,23 +9,24 @@
 #include "sluice.h"
 #include <stdint.h>
 
-/* On a hub: the message whose head its members get. */
+/* A hub forwards the head of this message to its members. */
 struct told {
 	uint64_t seq, steps;
 	uint32_t model;
-	int rank, next; /* of the message; the member at which hubs_tell() continues */
+	int rank, next; /* the rank of the message; the member at which hubs_tell() continues */
 	uint8_t head[COLLECTIVE_HEADER_BYTES];
 };
 
 struct collective_messages {
 	uint64_t seq;   /* number of rounds that this rank has begun */
 	uint64_t *came; /* [rank]: the last round whose message has arrived from that rank */
-	/* [rank]: the first round in which both ranks write their messages to each other; 0 if they
-	 * are not connected. Until then, a hub forwards them (hubs.h). */
+	/* [rank]: the first round in which this rank and that one write their messages to each
+	 * other; 0 if they are not connected. Before this round, a hub forwards their messages
+	 * (hubs.h). */
 	uint64_t *direct_from;
 	int ahead; /* number of peers that have already begun the next round */
 	struct told told;
-	int busy; /* a thread of this rank is in a round, so other threads wait */
+	int busy; /* 1: a thread of this rank is in a round, so other threads wait */
 };
 
 enum collective {
@@ -44,15 +45,15 @@ enum collective {
 /* Returns the name of an operation's public call, for messages. */
 const char *collective_name(uint32_t op);
 
-/* The model of a collective, and the number of steps whose gradients this rank's worker has pushed
- * to it. Until the collective ends, the worker pushes no more to this model. */
+/* The model that a collective is about, and the number of steps whose gradients this rank's worker
+ * has pushed to it. Until the collective ends, the worker pushes no more to this model. */
 struct about {
 	uint32_t model;
 	uint64_t steps;
 };
 enum { ABOUT_NO_MODEL = UINT32_MAX };
 
-/* A private copy of a message whose length and checksum are right. */
+/* A private copy of a message whose length and checksum are valid. */
 struct collective_message {
 	uint32_t op, bytes;
 	struct about about;
@@ -67,22 +68,21 @@ void messages_close(struct collective_messages *messages);
 uint64_t messages_next(const sluice_job *job);
 /* Begins a round for this thread, which called messages_claim(). Returns the round's number. */
 uint64_t messages_begin(sluice_job *job);
-/* From messages_claim() to messages_free() the calling thread is in a round. No other thread can
- * be. */
+/* From messages_claim() to messages_free(), only the calling thread can be in a round. */
 int messages_claimed(const sluice_job *job);
 void messages_claim(sluice_job *job);
 void messages_free(sluice_job *job);
 
-/* From that round on, the peer and this rank write their messages to each other. Both ranks call it
- * with the same round, before they begin the round before it. */
+/* From that round on, the peer and this rank write their messages to each other. Both ranks must
+ * call this with the same round, before they begin the preceding one. */
 void messages_connect(sluice_job *job, int peer, uint64_t from);
 /* Returns 1 if the message of that round comes from the peer itself, and not from a hub. */
 int messages_are_direct(const sluice_job *job, int peer, uint64_t seq);
-/* Called when this rank has the messages of all ranks. If it is a hub, it forwards their first
- * `most` bytes. Returns 0 when that is done, else what hubs_put() returns. */
+/* Called when this rank has the messages of all ranks. A hub forwards the first `most` bytes of
+ * each. Returns 0 when that is done, otherwise the result of hubs_put(). */
 int messages_forward(sluice_job *job, uint64_t seq, uint32_t most, int *member_out);
 
-/* Writes a message to a peer. Returns what the transport's post() returns. */
+/* Writes a message to a peer. Returns the result of the transport's post(). */
 int messages_put(sluice_job *job, int peer, uint64_t seq, uint32_t op, struct about about,
 		 const uint8_t *bytes, size_t n);
 int messages_has(const sluice_job *job, int peer, uint64_t seq);
@@ -90,22 +90,22 @@ int messages_has(const sluice_job *job, int peer, uint64_t seq);
 int messages_read(const sluice_job *job, int peer, uint64_t seq, struct collective_message *out);
 /* Returns the operation of a message that has arrived, without validating the message. */
 uint32_t messages_op(const sluice_job *job, int peer, uint64_t seq);
-/* Handles IMM_COLLECTIVE: a message from this peer has arrived. waits: a call of this rank is
- * waiting, so the client is informed if the peer is in a collective about a model. */
+/* Handles IMM_COLLECTIVE: a message from this peer has arrived. waits: 1 if a call of this rank is
+ * waiting. If the peer is then in a collective about a model, the client is informed. */
 void messages_arrived(sluice_job *job, int peer, int waits);
 /* On a hub, in each poll: writes the head to the members whose queue was full. */
 void messages_tell(sluice_job *job);
 /* Handles IMM_COLLECTIVE with an index, which is not 0: a hub has forwarded messages, or the head
  * of one. Returns -1 if the peer may not do that. */
 int messages_forwarded(sluice_job *job, int peer, uint32_t index, int waits);
-/* For a peer that has begun to close a model before this rank, or for this rank while it closes
- * one, writes for example "it closed model 0 after 3 steps" and returns 1. Otherwise writes "" and
- * returns 0. */
+/* Writes for example "it closed model 0 after 3 steps" and returns 1, if a peer has begun to close
+ * a model before this rank, or if `rank` is this rank and it is closing one. Otherwise writes ""
+ * and returns 0. */
 int messages_closing_text(const sluice_job *job, int rank, char *text, size_t cap);
 /* Called when a call begins to wait: informs the client about all peers that are in a collective
  * about a model. */
 void messages_report(sluice_job *job);
-/* Writes "; rank 1 (node n1) is in sluice_barrier and waits for this rank" for the first peer in a
- * collective that this rank has not begun, or "". */
+/* Finds the first peer in a collective that this rank has not begun, and writes "; rank 1 (node n1)
+ * is in sluice_barrier and waits for this rank". Writes "" if there is none. */
 void messages_ahead_text(const sluice_job *job, char *text, size_t cap);
 #endif

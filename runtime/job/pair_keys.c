@@ -94,7 +94,8 @@ int pair_keys_agree(struct pair_keys *k, const struct key_file *file,
 	for (int r = 0; r < size && !rc; r++) {
 		*rank_out = r;
 		rc = derive_key(k, file, &records[r],
-				k->key[r]); /* all ranks refuse the same record */
+				k->key[r]); /* all ranks refuse the same record, so their errors
+					       agree */
 	}
 	*out = &k->peers;
 	return rc;

@@ -9,15 +9,15 @@
 
 struct pair_keys;
 
-/* Makes this rank's private key. SLUICE_ENOMEM, SLUICE_ENOSUPP. */
+/* Makes this rank's private key. Fails with SLUICE_ENOMEM or SLUICE_ENOSUPP. */
 int pair_keys_open(struct pair_keys **out);
 /* Erases all keys. Accepts a pointer to NULL. */
 void pair_keys_close(struct pair_keys **k);
 /* Writes the record entry with the public key at *at, and moves *at. */
 void pair_keys_write(const struct pair_keys *k, uint8_t payload[RECORD_PAYLOAD_BYTES], size_t *at);
 /* Derives the key of each peer from its record, and from the key file if there is one. *out
- * receives the keys, which are valid until pair_keys_close(). SLUICE_EWIRE: the record of rank
- * *rank_out has no valid public key, although the rank has a transport that needs one. */
+ * receives the keys, which are valid until pair_keys_close(). SLUICE_EWIRE means that the record of
+ * rank *rank_out has no valid public key, although the rank has a transport that needs one. */
 int pair_keys_agree(struct pair_keys *k, const struct key_file *file,
 		    const struct rank_record *records, int size, int own_rank, int *rank_out,
 		    const struct peer_keys **out);

@@ -72,7 +72,8 @@ int job_blame(sluice_job *job, int code, int peer, const char *format, ...)
 	return code;
 }
 
-/* A peer's sentence about itself begins with its name, which the quoting sentence also contains. */
+/* Skips the name at the start of a peer's sentence about itself, because the sentence that quotes
+ * it already names the peer. */
 static const char *without_name(const sluice_job *job, int peer, const char *text)
 {
 	const char *name = rank_text(job, peer);
@@ -80,8 +81,8 @@ static const char *without_name(const sluice_job *job, int peer, const char *tex
 	return !strncmp(text, name, n) && text[n] == ' ' ? text + n + 1 : text;
 }
 
-/* Reads the peer's status, if it wrote one. Returns 1 if the peer left properly or gave up, both of
- * which are handled here. */
+/* Reads the status that the peer may have written. Returns 1 if the peer left properly or gave up,
+ * and handles both. */
 static int read_status(sluice_job *job, int peer)
 {
 	uint8_t copy[16 + STATUS_TEXT_BYTES];
@@ -92,7 +93,7 @@ static int read_status(sluice_job *job, int peer)
 	if (length >= STATUS_TEXT_BYTES || culprit >= (uint32_t)job->size || state > LINE_GAVE_UP ||
 	    get_le32(copy + 8) != crc32c(crc32c(0, copy, 8), copy + 12, 4 + length)) {
 		log_line(LOG_WARN, "runtime",
-			 "%s left a status with a wrong checksum, which is ignored",
+			 "%s wrote a status with a wrong checksum, which is ignored",
 			 rank_text(job, peer));
 		return 0;
 	}
@@ -102,7 +103,7 @@ static int read_status(sluice_job *job, int peer)
 		peers_lost(job, peer, "it left the job before this rank was done");
 	const char *text = (const char *)copy + 16;
 	if (state == LINE_GAVE_UP && job_elastic(job) && peer < job->workers) {
-		/* The worker that gave up is dropped, whichever rank it blames. */
+		/* A worker that gave up is dropped, even if it blames another rank. */
 		char why[STATUS_TEXT_BYTES + 32];
 		snprintf(why, sizeof why, "it gave up: %s", without_name(job, peer, text));
 		peers_lost(job, peer, why);

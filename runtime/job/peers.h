@@ -9,16 +9,16 @@
  * below. */
 int job_fail(sluice_job *job, int code, int culprit, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));
-/* As job_fail(), when this rank is to blame. If held is 0, it takes the token. */
+/* Does the same as job_fail() if this rank is to blame. Takes the token if `held` is 0. */
 int job_fail_here(sluice_job *job, int held, int code, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));
 /* Called when a peer broke the rules. With on_failure=continue, a worker is dropped as if it were
- * lost. Otherwise this equals job_fail(). Returns code. */
+ * lost. Otherwise this does the same as job_fail(). Returns code. */
 int job_blame(sluice_job *job, int code, int peer, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));
-/* Called when the peer is lost: nothing can be written to it or expected from it. why is for
- * example "its process ended". For a root, this function and peers_gone() also inform every group
- * that contains the peer. */
+/* Called when the peer is lost: this rank can no longer write to it or expect anything from it. why
+ * is for example "its process ended". For a root, this function and peers_gone() also inform every
+ * group that contains the peer. */
 void peers_lost(sluice_job *job, int peer, const char *why);
 void peers_gone(sluice_job *job, int peer, const char *why); /* EVENT_GONE */
 /* Returns 1 if this peer of a root is alive in the root or in one of its groups, so that its
@@ -26,9 +26,9 @@ void peers_gone(sluice_job *job, int peer, const char *why); /* EVENT_GONE */
 int peers_matter(sluice_job *job, int peer);
 void peers_status(sluice_job *job, int peer);  /* IMM_STATUS */
 void peers_members(sluice_job *job, int peer); /* IMM_MEMBERS */
-/* Informs the living peers of the rank for which a shard of this rank waits, because they wait for
+/* Names to the living peers the rank for which a shard of this rank waits, because they wait for
  * the shard. */
 void peers_report(sluice_job *job, const char *text);
-/* Handles IMM_REPORT. waits: a call of this rank is waiting. */
+/* Handles IMM_REPORT. waits: 1 if a call of this rank is waiting. */
 void peers_reported(sluice_job *job, int peer, int waits);
 #endif

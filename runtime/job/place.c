@@ -38,8 +38,8 @@ static void explain_settled(const char *processors, const char *device, char why
 		 processors, device ? device : "the calling thread");
 }
 
-/* Reads the processors near the device, or those in the package of processor `here`. Before Linux
- * 5.3, the file for the package has another name. */
+/* Reads the processors near the device. Without a device, reads those in the package of processor
+ * `here`. Before Linux 5.3, the file for the package has another name. */
 static int read_near(const char *root, int here, const char *device, hwloc_bitmap_t near)
 {
 	static const char *const package[] = { "package_cpus", "core_siblings" };
@@ -110,10 +110,11 @@ int place_choose(hwloc_topology_t t, hwloc_const_bitmap_t allowed, hwloc_const_b
 	return 1;
 }
 
-/* Loads only what the decision needs: packages and NUMA nodes, and devices if one is used. */
+/* Loads only the objects that the decision needs: packages, NUMA nodes, and devices if one is
+ * used. */
 static int load_topology(hwloc_topology_t t, const char *device)
 {
-	/* The kernel's files have all that is needed. These components would open devices, which
+	/* The decision needs only the kernel's files. These components would open devices, which
 	 * takes time and memory. */
 	static const char *const others[] = { "pci",  "opencl",    "cuda", "nvml",
 					      "rsmi", "levelzero", "gl" };
@@ -138,7 +139,7 @@ static int is_settled(const char *device, char why[PLACE_WHY_BYTES])
 	return settled;
 }
 
-/* Loading a topology takes milliseconds, and on large nodes a tenth of a second. All ranks of a
+/* Loading a topology takes milliseconds, or a tenth of a second on large nodes, and all ranks of a
  * node would do it at the same time. */
 static void place_by_topology(pthread_t thread, const char *device, char why[PLACE_WHY_BYTES])
 {

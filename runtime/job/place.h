@@ -15,10 +15,10 @@ void place_thread(pthread_t thread, const char *device);
 struct hwloc_topology;
 struct hwloc_bitmap_s;
 enum { PLACE_WHY_BYTES = 160 };
-/* Tries to decide without a topology, from the kernel's files: returns 1, and explains it in why,
- * if every allowed processor is near the device (or, if device is NULL, near the processor `here`).
- * Returns 0 if the files do not show that. root is "", or in tests a directory that stands for the
- * root of the file system. */
+/* Tries to decide from the kernel's files, without a topology. Returns 1, with an explanation in
+ * why, if every allowed processor is near the device, or near the processor `here` if device is
+ * NULL. Returns 0 if the files do not show that. root is "", or in tests a directory that stands
+ * for the root of the file system. */
 int place_settled(const char *root, const struct hwloc_bitmap_s *allowed, int here,
 		  const char *device, char why[PLACE_WHY_BYTES]);
 /* Decides from a topology. Returns 1 and the processors in chosen, or 0. why explains the decision.

@@ -32,7 +32,7 @@ enum {
 	AT_TAG = 24,
 	DATAGRAM_BYTES = AT_TAG + AUTH_TAG_BYTES,
 	SERVED_AT_ONCE = 64,
-	ASKS_OF_ALL = 4 /* every fourth question goes to all addresses */
+	ASKS_OF_ALL = 4 /* every fourth question goes to all addresses of a peer */
 };
 
 struct probed {
@@ -46,7 +46,7 @@ struct probed {
 
 struct probe {
 	int rank, size, fd;
-	int low, high; /* the ports of SLUICE_PORTS; 0: any */
+	int low, high; /* the range of SLUICE_PORTS; 0: any port */
 	int v4_only;   /* this kernel has no IPv6 */
 	struct in6_addr own[PROBE_ADDRESSES];
 	int n_own;
@@ -88,8 +88,8 @@ static void add_own(struct probe *p, const struct in6_addr *address)
 		p->own[p->n_own++] = *address;
 }
 
-/* Finds the address of this node on the network to the launcher, which is the control network.
- * Returns 1 if there is one. */
+/* Finds this node's address on the network that leads to the launcher, which serves as control
+ * network. Returns 1 if there is one. */
 static int toward_launcher(struct in6_addr *out)
 {
 	const char *text = getenv("SLURM_LAUNCH_NODE_IPADDR");
@@ -110,8 +110,8 @@ static int toward_launcher(struct in6_addr *out)
 	return found;
 }
 
-/* Returns 0 for a network card, 1 for an interface without one, such as a bond or a bridge, and 2
- * for an RDMA card, because its network may be the one that is down. */
+/* Returns 0 for a network card, and 1 for an interface without one, such as a bond or a bridge. An
+ * RDMA card comes last with 2, because its network may be the one that is down. */
 static int kind_of(const char *interface)
 {
 	char path[80];
@@ -192,7 +192,7 @@ static int open_socket(struct probe *p)
 	setsockopt(p->fd, IPPROTO_IP, IP_RECVERR, &on, sizeof(on));
 	if (getsockname(p->fd, (struct sockaddr *)&any, &n))
 		return -1;
-	p->port = any.sin6_port; /* sockaddr_in has the port at the same offset */
+	p->port = any.sin6_port; /* sockaddr_in and sockaddr_in6 have the port at the same offset */
 	return 0;
 }
 
@@ -306,7 +306,8 @@ static int is_genuine(const struct probe *p, const uint8_t *datagram, ssize_t n)
 	       auth_equal(datagram + AT_TAG, tag, AUTH_TAG_BYTES);
 }
 
-/* A call also reports the error of an earlier datagram, once, so it is tried again. */
+/* A send may report the error of an earlier datagram instead of sending. Each error is reported
+ * once, so the send is repeated. */
 static void send_to(const struct probe *p, const uint8_t *datagram, const struct sockaddr *to,
 		    socklen_t n)
 {
@@ -417,8 +418,8 @@ static int take_refusal(struct probe *p)
 void probe_serve(struct probe *p)
 {
 	for (int i = 0; i < SERVED_AT_ONCE; i++) {
-		uint8_t datagram[DATAGRAM_BYTES + 1]; /* one more byte shows that a datagram is
-							 too long */
+		uint8_t datagram[DATAGRAM_BYTES +
+				 1]; /* the additional byte detects a datagram that is too long */
 		struct sockaddr_storage from;
 		socklen_t n = sizeof(from);
 		ssize_t got = recvfrom(p->fd, datagram, sizeof(datagram), 0,

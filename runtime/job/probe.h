@@ -26,30 +26,32 @@ struct probe;
 
 /* Returns SLUICE_EINVAL if the text is not a list of interfaces. */
 int probe_check(const char *allowed);
-/* allowed: the interfaces of the control network (SLUICE_CONTROL_INTERFACE). ports: SLUICE_PORTS;
- * "": any. If this rank has no address, it can ask peers, but they cannot ask it. */
+/* allowed: the interfaces of the control network (SLUICE_CONTROL_INTERFACE). ports: the value of
+ * SLUICE_PORTS; "" stands for any port. If this rank has no address, it can ask peers, but they
+ * cannot ask it. */
 int probe_open(int rank, int size, const char *allowed, const char *ports, struct probe **out);
 void probe_close(struct probe **probe);
 /* Writes this rank's part of the record. */
 size_t probe_record(const struct probe *probe, uint8_t bytes[PROBE_RECORD_BYTES]);
-/* Reads a peer's part of its record (hostile input). n is 0 if the record has no such part. Called
- * once for each peer, after the keys were set and before the serving thread starts. */
+/* Reads a peer's part of its record, which may be hostile. n is 0 if the record has no such part.
+ * Called once for each peer, after the keys were set and before the serving thread starts. */
 int probe_meet(struct probe *probe, int peer, const uint8_t *bytes, size_t n);
 void probe_admit(struct probe *probe, const struct peer_keys *keys);
 
-/* Returns a descriptor that is readable when probe_serve() has something to do. */
+/* Returns a descriptor that is readable when probe_serve() has work. */
 int probe_fd(const struct probe *probe);
 /* Answers questions and takes answers, a limited number at a time. Called by one thread. */
 void probe_serve(struct probe *probe);
 
 /* Another thread may call the functions below. */
 
-/* Asks the peer, in most calls only at the addresses that have answered. Called by one thread at a
- * time. */
+/* Asks the peer. Most calls use only the addresses that have already answered. Only one thread at a
+ * time may call this. */
 void probe_ask(struct probe *probe, int peer, uint64_t now_ns);
-/* Returns the time of the latest question that the peer has answered, or 0. */
+/* Returns the time of the latest question that the peer has answered, or 0 if it has answered
+ * none. */
 uint64_t probe_answered_ns(const struct probe *probe, int peer);
-/* Returns the time when the peer's kernel last refused a question, after the peer had answered one.
- * 0: never. */
+/* Returns the time when the peer's kernel last refused a question, after the peer had answered an
+ * earlier one. 0 means never. */
 uint64_t probe_refused_ns(const struct probe *probe, int peer);
 #endif

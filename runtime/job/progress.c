@@ -29,11 +29,10 @@
 enum {
 	EVENTS_PER_POLL = 64,
 	ROUNDS_PER_POLL = 64,
-	POLLS_PER_LOOK = 64 /* polls between two looks
-			       at the clock */
+	POLLS_PER_LOOK = 64 /* number of polls between two looks at the clock */
 };
-/* While the application calls often, the thread sleeps for 1 ms at a time. The time doubles up to
- * 16 ms if the calls alone poll fast enough and no peer waits for a poll of this rank. */
+/* While the application calls often, the thread sleeps for 1 ms at a time. If these calls poll
+ * often enough and no peer waits for a poll of this rank, the time doubles up to 16 ms. */
 enum {
 	NAP_NS = 100000,
 	DOZE_NS = 1000000,
@@ -41,8 +40,8 @@ enum {
 	CALLS_PER_MS = 3,
 	BUSY_DOZES = 4
 };
-/* If several threads wait, one polls for all. They take turns even when nothing arrives, so that
- * each notices its own timeout. */
+/* If several threads wait, one of them polls for all. They take turns even when nothing arrives, so
+ * that each one detects its own timeout. */
 enum { TURN_NS = 10000000, LONGEST_NAPS = 20 };
 
 /* The event for which a thread in progress_until() waits. */
@@ -83,13 +82,13 @@ static void refuse_imm(sluice_job *job, int peer, uint32_t imm)
 		  rank_text(job, peer), imm);
 }
 
-/* Finds the group that a notify belongs to, and translates peer and notify, which are those of the
- * root. Returns NULL if this rank has left the group. */
+/* Returns the group to which a notify belongs. Translates peer and notify, which are given in terms
+ * of the root. Returns NULL if this rank has left the group. */
 static sluice_job *group_of_imm(sluice_job *root, int *peer, uint32_t *imm)
 {
 	const uint32_t kind = *imm >> IMM_KIND_SHIFT & 7;
-	if (!kind || kind == IMM_MEMBERS) { /* groups have no members block: they cannot continue
-					       without a lost rank */
+	if (!kind || kind == IMM_MEMBERS) { /* groups cannot continue without a lost rank, so they
+					       have no members block */
 		refuse_imm(root, *peer, *imm);
 		return NULL;
 	}
@@ -110,7 +109,7 @@ static void dispatch_model(sluice_job *job, int peer, enum imm_kind kind, uint32
 	const struct job_client *client = clients_handler(&job->clients);
 	uint32_t id = 0, shard = 0;
 	const int found = clients_at_channel(&job->clients, channel, &id, &shard);
-	if (!job_living(job, peer)) { /* the worker was stopped, and dropped meanwhile */
+	if (!job_living(job, peer)) { /* the worker had been stopped, and was dropped meanwhile */
 		if (found > 0 && kind == IMM_PUSH)
 			client->push_refused(job, id);
 		return;
@@ -205,7 +204,7 @@ static void tick(sluice_job *job, uint64_t now)
 }
 
 /* Polls without reading the clock. The number of rounds is limited, because peers may write as fast
- * as this rank reads. */
+ * as this rank can read. */
 static void poll_events(sluice_job *job)
 {
 	struct event events[EVENTS_PER_POLL];
@@ -323,8 +322,8 @@ void progress_queue(sluice_job *job)
 	atomic_fetch_sub(&job->progress.queue, 1);
 }
 
-/* Returns 1 if another thread should get the token now: a new call, or a waiting thread, because
- * only that thread evaluates its done(). */
+/* Returns 1 if another thread should get the token now. This is a thread with a new call, or a
+ * waiting thread, because only that thread evaluates its done(). */
 static int turn_over(sluice_job *job, const struct wait *own, uint64_t now)
 {
 	const uint64_t longest = job->progress.unannounced ? DOZE_NS : TURN_NS;
@@ -336,7 +335,7 @@ static int turn_over(sluice_job *job, const struct wait *own, uint64_t now)
 	return 0;
 }
 
-/* Hands the token to another thread. If that thread also waits, it polls for both. */
+/* Passes the token to another thread. If that thread also waits, it polls for both. */
 static void give_way(sluice_job *job, struct wait *own)
 {
 	own->news = job->progress.news;
@@ -344,7 +343,7 @@ static void give_way(sluice_job *job, struct wait *own)
 	token_leave(&job->progress.token);
 	for (int naps = 0; naps < LONGEST_NAPS && atomic_load(&job->progress.calls) == calls;
 	     naps++)
-		progress_nap(); /* a sleeping thread needs some time to wake and take the token */
+		progress_nap(); /* a sleeping thread needs time to wake up and take the token */
 	token_take(&job->progress.token);
 	progress_count_call(&job->progress);
 	if (job->progress.sleeping_armed)
@@ -387,8 +386,9 @@ static int take_turns(sluice_job *job, struct wait *wait)
 	return rc;
 }
 
-/* A peer in a collective waits for this rank, which waits for something else. That is no error if
- * another thread of the peer makes progress, so both ranks only log it. */
+/* A peer in a collective waits for this rank, while this rank waits for something else. Another
+ * thread of the peer may make progress, so this is not treated as an error, and both ranks only log
+ * it. */
 static void report_ahead(sluice_job *job, const struct wait *wait)
 {
 	char ahead[256], text[REPORT_TEXT_BYTES];
@@ -413,11 +413,11 @@ static int wait_until(sluice_job *job, int (*done)(void *),
 	if (job->failure.code)
 		return job_failed(job);
 	for (int polls = 0; polls < POLLS_PER_LOOK && !job->failure.code; polls++) {
-		/* A server that keeps the token and never waits reads the clock only here. */
+		/* A server may keep the token and never wait. It then reads the clock only here. */
 		if (!job->sim_rank && ++root->progress.quick_polls % POLLS_PER_LOOK == 0)
 			tick(root, now_ns());
 		poll_events(root);
-		/* A rank may have been lost since, but this call succeeds. The next call reports
+		/* If a rank was lost meanwhile, this call still succeeds, and the next call reports
 		 * the loss. */
 		if ((over = done(context)))
 			return over < 0 ? over : 0;
@@ -440,7 +440,7 @@ static int wait_until(sluice_job *job, int (*done)(void *),
 		if (now >= give_up_at) {
 			char text[512];
 			describe(context, text, sizeof text);
-			/* The cause may be a rank for which shards of this rank wait. */
+			/* A rank for which shards of this rank wait may be the cause. */
 			clients_handler(&job->clients)
 				->describe_waits(job, text + strlen(text),
 						 sizeof text - strlen(text));
@@ -452,8 +452,8 @@ static int wait_until(sluice_job *job, int (*done)(void *),
 			break;
 		}
 		if (now >= warn_at) {
-			/* The error that is held back may be the reason why the other ranks do not
-			 * join. */
+			/* The other ranks may be missing because of the error that this rank holds
+			 * back. */
 			error_release(LOG_ERROR);
 			explain_waits(root, 0);
 			report_ahead(job, &wait);
@@ -511,8 +511,8 @@ void progress_nap(void)
 	doze(NAP_NS);
 }
 
-/* Returns the length of the next doze, after this many calls since the last one. Returns 0 if there
- * were no calls; the thread then sleeps until an event. */
+/* Returns the length of the next doze. `calls` is the number of calls since the last doze. Without
+ * calls it returns 0, and the thread sleeps until an event. */
 static uint32_t next_doze(uint32_t doze_ns, unsigned calls, uint32_t longest_ns)
 {
 	if (!calls)
@@ -530,7 +530,7 @@ static void look_after(sluice_job *job, unsigned *calls_seen, uint64_t *warn_at)
 				     job->progress.longest_doze_ns);
 	*calls_seen = calls;
 	if (!job->progress.doze_ns)
-		disarm(job); /* this thread slept, and clears the wake-up event */
+		disarm(job); /* this thread slept, so it clears the wake-up event */
 	job->progress.sleeping_armed = 0;
 	progress_poll(job);
 	/* A shard can be stuck even while the application is not in a call. */
@@ -541,8 +541,8 @@ static void look_after(sluice_job *job, unsigned *calls_seen, uint64_t *warn_at)
 	job->progress.doze_ns = doze_ns || !job->progress.unannounced ? doze_ns : DOZE_NS;
 }
 
-/* Takes the token for the progress thread. A thread that holds the token for long waits and polls,
- * so this thread need not poll. */
+/* Takes the token for the progress thread. If another thread holds the token for long, that thread
+ * waits and polls, so this thread need not poll. */
 static void take_for_thread(sluice_job *job)
 {
 	for (int tries = 0; job->progress.doze_ns && tries < BUSY_DOZES; tries++) {
@@ -566,7 +566,8 @@ static void *progress_thread(void *argument)
 		if (progress_wants_events(&job->progress))
 			progress_arm(job);
 		progress_leave(&job->progress);
-		/* The wake-up of progress_stop() may have been cleared together with others. */
+		/* The wake-up of progress_stop() may have been cleared together with other
+		 * wake-ups. */
 		if (doze_ns)
 			doze(doze_ns);
 		else if (!atomic_load(&job->progress.stop))
@@ -589,7 +590,7 @@ int progress_start(sluice_job *job)
 		if (epoll_ctl(job->progress.epoll_fd, EPOLL_CTL_ADD, fd, &event))
 			return fail(SLUICE_ENOMEM, "epoll_ctl: %s", errno_text(errno));
 	}
-	/* The application's signals must reach its own threads. */
+	/* The application's threads must receive the application's signals. */
 	sigset_t all, old;
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);

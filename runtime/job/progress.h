@@ -11,7 +11,7 @@
 
 struct wait; /* the wait of one thread */
 
-/* Every put reads the members up to doze_ns. The job keeps them in one cache line with its peers
+/* Every put reads the members up to doze_ns. In the job they share one cache line with its peers
  * and its failure. */
 struct progress {
 	struct token token; /* the holder of the token polls */
@@ -20,7 +20,7 @@ struct progress {
 	int thread_started;
 	uint32_t doze_ns; /* if not 0, the progress thread polls with this period; only that
 			     thread writes it */
-	/* Number of operations, on a device or in a peer's queue, that end without an event. If
+	/* Number of operations, on a device or in a peer's queue, whose end no event reports. If
 	 * there are any, waiting threads poll often. */
 	int unannounced;
 	/* Number of threads that wait for the token, except those in progress_until(). */
@@ -51,7 +51,7 @@ static inline void progress_leave(struct progress *p)
 {
 	token_leave(&p->token);
 }
-/* In builds that check this, asserts that the calling thread holds the token. */
+/* Asserts that the calling thread holds the token, in builds that check this. */
 static inline void progress_check(struct progress *p)
 {
 	token_check(&p->token);
@@ -60,15 +60,15 @@ static inline int progress_is_armed(const struct progress *p)
 {
 	return p->sleeping_armed;
 }
-/* Returns 1 if the progress thread must sleep until an event, so the transports must be armed. */
+/* Returns 1 if the progress thread must sleep until an event. The transports must then be armed. */
 static inline int progress_wants_events(const struct progress *p)
 {
 	return p->thread_started && !p->doze_ns;
 }
 
 /* ---- for progress_token.h ---- */
-/* Called by threads of the application: waits for the token. A holder that waits for an event hands
- * the token over. */
+/* Called by threads of the application: waits for the token. A thread that holds the token while it
+ * waits for an event hands it over. */
 void progress_queue(sluice_job *job);
 /* Stops the transports from waking the sleeping progress thread. */
 void progress_cancel(sluice_job *job);
@@ -79,19 +79,20 @@ void progress_arm(sluice_job *job);
 void progress_init(struct progress *p);
 /* Polls once, and reads the clock. Token held. */
 void progress_poll(sluice_job *job);
-/* Pauses between two polls for operations that end without an event. */
+/* Pauses between two polls for operations whose end no event reports. */
 void progress_nap(void);
 /* Polls, spins and sleeps until done() returns nonzero, the job fails, or wait_timeout is over. The
- * waiting thread calls done() after each poll. done() returns 1 when the wait is over, or SLUICE_E*
- * to make the call fail, and may be called again afterwards. describe() writes the missing event
- * ("version 13 of shard 2 from rank 3 (node n2)"). The token is held before and after. During the
- * wait, other threads may hold it for other objects. */
+ * waiting thread calls done() after each poll. done() returns 1 when the wait is over, or an error
+ * SLUICE_E* to make the call fail. It may be called again afterwards. describe() writes which event
+ * is missing ("version 13 of shard 2 from rank 3 (node n2)"). The token is held before and after.
+ * During the wait, other threads may hold it for other objects. */
 int progress_until(sluice_job *job, int (*done)(void *), void (*describe)(void *, char *, size_t),
 		   void *context);
-/* on 1: transfers may wait for each other from here on. on 0: the waiting ones go, with one
- * doorbell of the card for each peer. In between, the caller only posts. Token held. */
+/* With `on` 1, transfers may wait for each other from here on. With 0, the waiting transfers are
+ * posted, with one doorbell of the network card for each peer. Between the two calls, the caller
+ * only posts. Token held. */
 void progress_gather(sluice_job *job, int on);
-/* Adds to the number of operations that end without an event. Token held. */
+/* Adds to the number of operations whose end no event reports. Token held. */
 void progress_unannounced(sluice_job *job, int more);
 /* Returns 1 if a call of this rank has waited in progress_until() for longer than it spins. Token
  * held. */

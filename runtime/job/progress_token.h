@@ -12,7 +12,7 @@ static inline void progress_enter(sluice_job *job)
 		progress_queue(job->root);
 }
 /* Takes the token for a caller that only posts. The transports stay armed for the sleeping progress
- * thread, which saves the system calls of disarming and arming. */
+ * thread. This saves the system calls of disarming and arming. */
 static inline void progress_lock(sluice_job *job)
 {
 	progress_enter(job);
@@ -29,7 +29,7 @@ static inline void progress_take(sluice_job *job)
 	if (progress_is_armed(&job->root->progress))
 		progress_cancel(job->root);
 }
-/* Hands the transports back to the progress thread. They are armed so that it wakes at the next
+/* Returns the transports to the progress thread. Arms them, so that the thread wakes at the next
  * event, unless it dozes and polls by itself. */
 static inline void progress_release(sluice_job *job)
 {

@@ -11,19 +11,22 @@
 enum { TERMS_BYTES = 4, NAME_BYTES = 8, HEAD_BYTES = NAME_BYTES + 4 };
 const char reach_trial_name[8] = "trial";
 
-/* Transports are bits, by their number in the table. */
+/* The transports that a rank offers. Transports are bits, by their number in the table. */
 struct offer {
 	struct network networks[NETWORKS_MOST]; /* all bytes of unused entries are 0 */
 	int n_networks;
-	uint32_t open, possible; /* transports that have an address; that could have one */
-	uint32_t cards;          /* bits: cards on which the transport with networks is open */
+	uint32_t open, possible; /* open: transports that have an address; possible: those that
+				    could have one */
+	uint32_t cards;          /* a bit for each card on which the transport with networks is
+				    open */
 	uint8_t boot_id[sizeof(((struct rank_record *)0)->boot_id)];
 };
 
-/* Ranks with equal offers. Comparing pairs of kinds is cheaper than comparing pairs of ranks. */
+/* All ranks with equal offers. There are fewer pairs of kinds than pairs of ranks, so comparing
+ * kinds is cheaper. */
 struct kind {
 	const struct offer *offer;
-	int first, second; /* the lowest two ranks; second is -1 if there is only one */
+	int first, second; /* the two lowest ranks; second is -1 if there is only one */
 	int n;             /* ranks */
 };
 
@@ -35,7 +38,7 @@ struct trial {
 struct reach {
 	int size, simulated, fills, n_kinds;
 	struct offer *offers; /* [rank] */
-	struct kind *kinds;   /* allocated for `size` kinds */
+	struct kind *kinds;   /* memory for `size` kinds */
 	struct trial *trials; /* [rank] */
 	int *alike;           /* [rank]: the lowest rank with equal networks */
 };
@@ -227,7 +230,8 @@ struct pairing reach_pairing(const struct reach *r, int a, int b)
 	return network_pairing(x->networks, x->n_networks, y->networks, y->n_networks);
 }
 
-/* Consecutive kinds make the trials for each other, so that no rank makes most of them. */
+/* Consecutive kinds make the trials for each other. If one kind made them for all others, its ranks
+ * would make most trials. */
 int reach_tester(const struct reach *r, int a, int b)
 {
 	const int x = r->alike[a], y = r->alike[b];
@@ -253,8 +257,7 @@ enum ability {
 	CANNOT,
 	COULD,
 	CAN
-}; /* COULD: can if a rank opens a transport, or if a trial
-      succeeds */
+}; /* COULD: they can once a rank opens a transport, or if a trial succeeds */
 
 static enum ability ability_by_networks(const struct reach *r, int a, int b)
 {
@@ -303,8 +306,8 @@ int reach_missing(const struct reach *r, int a, int b)
 	return t < 0 || ability_of(r, t, a, b) == CAN ? -1 : t;
 }
 
-/* Returns 1 if two ranks must open transport t: the first that connects them, or the next one,
- * because a trial of the first may fail. */
+/* Returns 1 if two ranks must open transport t. This is the first transport that connects them. It
+ * is also the next one if a trial of the first may fail. */
 static int must_open(const struct reach *r, int t, int a, int b)
 {
 	int missing = reach_missing(r, a, b);
@@ -424,7 +427,7 @@ static enum reach_way way_of(const struct reach *r, int a, int b)
 	}
 }
 
-/* Returns 1 if both kinds of ranks have opened transport t and need it to reach each other. */
+/* Returns 1 if ranks of both kinds have opened transport t and need it to reach each other. */
 static int need_networks(const struct reach *r, int t, int a, int b)
 {
 	return t >= 0 && r->offers[a].open >> t & r->offers[b].open >> t & 1 &&

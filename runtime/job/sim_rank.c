@@ -10,7 +10,7 @@
 #include <string.h>
 
 /* If no rank's wait ends in this many rounds, none ever will. The phases of a step, and full
- * queues, need a few rounds. */
+ * queues, take only a few rounds. */
 enum { IDLE_ROUNDS = 1000 };
 enum { NOBODY = -1, ABANDONED = -2 };
 
@@ -27,10 +27,10 @@ struct sim_ranks {
 	struct rank_record *records; /* size */
 	int records_given;
 	pthread_mutex_t lock;
-	/* The rank that runs; NOBODY before the start, ABANDONED if the simulation does not
+	/* The rank that runs. NOBODY: before the start. ABANDONED: the simulation does not
 	 * start. */
 	int turn;
-	uint64_t idle; /* turns since the end of the last wait */
+	uint64_t idle; /* number of turns since a wait last ended */
 };
 
 static _Thread_local struct sim_rank *own_sim_rank;
@@ -188,7 +188,7 @@ void sim_ranks_close(struct sim_ranks **sim_ranks)
 		return;
 	for (int r = 0; r < s->size; r++)
 		pthread_cond_destroy(&s->sim_ranks[r].go);
-	if (s->size) /* 1 only after sim_ranks_open() has succeeded */
+	if (s->size) /* the lock exists only after sim_ranks_open() has succeeded */
 		pthread_mutex_destroy(&s->lock);
 	free(s->sim_ranks);
 	free(s->records);

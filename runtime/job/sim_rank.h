@@ -14,14 +14,14 @@ struct sim_ranks;
 /* ---- functions for a job, about the simulated rank of the calling thread ---- */
 /* Returns the simulated rank of the calling thread, or NULL in a real job. */
 struct sim_rank *sim_rank_of_thread(void);
-/* Assigns the rank to a job. SLUICE_EINVAL if it has one already. */
+/* Assigns the rank to a job. Fails with SLUICE_EINVAL if the rank has a job already. */
 int sim_rank_claim(struct sim_rank *sim_rank, int *rank_out, int *size_out);
 struct neighbours *sim_rank_neighbours(struct sim_rank *sim_rank);
 /* Replaces bootstrap_exchange(). */
 int sim_rank_exchange(struct sim_rank *sim_rank, const uint8_t *payload, size_t payload_bytes,
 		      struct rank_record **records_out);
-/* Lets the other ranks run until it is this rank's turn again. Returns 0 if every rank had many
- * turns without progress, which means that there will never be any. */
+/* Lets the other ranks run until it is this rank's turn again. Returns 0 if every rank has had many
+ * turns without progress, so that no rank will ever make any. */
 int sim_rank_yield(struct sim_rank *sim_rank);
 /* Reports progress: the event for which this rank waited has occurred. */
 void sim_rank_progressed(struct sim_rank *sim_rank);

@@ -39,7 +39,7 @@ static int live(struct player *player)
 	if (rc)
 		return rc;
 	rc = s->rank_main(job, s->context);
-	if (rc) { /* the other ranks notice this like the end of a process */
+	if (rc) { /* the other ranks see this as the end of a process */
 		progress_take(job);
 		if (!job->failure.code)
 			job_fail(job, SLUICE_EPEER, player->rank,
@@ -85,8 +85,8 @@ static int start(struct simulation *s)
 			   started, s->size, errno_text(err));
 }
 
-/* Returns the failure that caused the others. A rank that only heard of a failure returns
- * SLUICE_EPEER, so the first other code is preferred. */
+/* Returns the failure that caused the others. A rank that only received the report of a failure
+ * returns SLUICE_EPEER, so the first other code is preferred. */
 static int first_cause(const struct simulation *s)
 {
 	const struct player *found = NULL;

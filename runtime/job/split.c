@@ -114,7 +114,7 @@ static int fill(sluice_job *group, const sluice_job *parent, const int *members)
 }
 
 /* Sends the descriptors of this rank's lines to the members, and opens the members' lines. Every
- * rank of the parent takes part. group is NULL on a rank without a group, and members are ranks of
+ * rank of the parent takes part, and passes group NULL if it gets no group. members are ranks of
  * the parent. */
 static int exchange_lines(sluice_job *parent, sluice_job *group, const int *members, int rc)
 {
@@ -147,7 +147,8 @@ static int exchange_lines(sluice_job *parent, sluice_job *group, const int *memb
 	}
 	free(mine);
 	free(theirs);
-	if (!rc && group) { /* must precede collective_agree(), after which peers may write here */
+	if (!rc && group) { /* must precede collective_agree(), because peers may write here
+			       after it */
 		progress_take(parent);
 		groups_add(group);
 		progress_release(parent);
@@ -218,7 +219,7 @@ static int split_job(sluice_job *parent, int color, int key, sluice_job **sub)
 	int *members = calloc((size_t)parent->size, sizeof(*members));
 	sluice_job *group = NULL;
 
-	error_hold(); /* until collective_agree() shows which other ranks have this error */
+	error_hold(); /* held until collective_agree() shows which other ranks have this error */
 	if (!rows || !members)
 		rc = fail(SLUICE_ENOMEM, "sluice_split: no memory to gather from %d ranks",
 			  parent->size);
@@ -266,8 +267,8 @@ int sluice_split(sluice_job *job, int color, int key, sluice_job **sub)
 	return error_end(&scope, split_job(job, color, key, sub));
 }
 
-/* Peers may write into the lines of the group until all ranks of the group have called this
- * function, or after a failure until the root is finalized. */
+/* Peers may write into the lines of the group until all its ranks have called this function. After
+ * a failure, they may do so until the root is finalized. */
 void group_finalize(sluice_job *group)
 {
 	const int open = clients_have_models(&group->clients);

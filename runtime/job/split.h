@@ -6,6 +6,6 @@
 
 /* Ends a group; called by sluice_finalize(). */
 void group_finalize(sluice_job *group);
-/* Frees the remaining groups of a root. Its transports must still be open. */
+/* Frees the groups of a root that were not ended. The root's transports must still be open. */
 void groups_free(sluice_job *root);
 #endif

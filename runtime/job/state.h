@@ -42,11 +42,10 @@ enum { JOB_TRANSPORTS = 4 + NETWORKS_MOST }; /* one transport may be open on sev
 
 enum peer_state { PEER_ALIVE, PEER_LEFT, PEER_LOST };
 
-/* connect.c connects the peers. members.c and peers.c change their states. Any file may read them.
- */
+/* A peer of the job. connect.c connects the peers. members.c and peers.c change their states. Any
+ * file may read the members of this struct. */
 struct peer {
-	struct endpoint *endpoint; /* NULL: the pair is not connected, because it needs no
-				      connection yet */
+	struct endpoint *endpoint; /* NULL: nothing has needed a connection with this peer yet */
 	/* the peer's control region, in which line number `rank` is this rank's; NULL before the
 	 * peer is connected */
 	struct remote *control;
@@ -54,15 +53,16 @@ struct peer {
 };
 
 /* A job is a struct of structs, each of which belongs to the file of the same name. No other file
- * reads its members, unless its header lists them. The other members are set by sluice_init() and
- * do not change until sluice_finalize(); every file may read them. */
+ * reads the members of such a struct, unless its header lists them. The other members of the job
+ * are set by sluice_init() and do not change until sluice_finalize(); every file may read them. */
 struct sluice_job {
 	/* The job of sluice_init() to which this job belongs. If this is not a group, it is the job
 	 * itself. The root has the parts that all its groups share: progress, heart and
 	 * transports. */
 	sluice_job *root;
 	struct own_process {
-		int *page; /* 0 in a forked child, which is found out without a system call */
+		int *page; /* reads 0 in a forked child, so no system call is needed to detect
+			      one */
 		pid_t pid; /* the process that called sluice_init() */
 	} process;
 	int rank, size, servers, workers;
@@ -94,14 +94,15 @@ struct sluice_job {
 					SLUICE_KEY_FILE */
 	struct pair_keys *pair_keys; /* NULL if no transport needs keys */
 	struct rank_record *records; /* size */
-	struct reach *reach;         /* which transport connects which ranks; NULL in groups */
+	struct reach *reach;         /* knows which transport connects which ranks; NULL in
+					groups */
 	struct transport *transports[JOB_TRANSPORTS];
 	int n_transports;
 	/* The reasons why transports that the user did not name could not be opened. */
 	char unopened[ERROR_TEXT_BYTES];
 };
 
-/* In builds that check this, asserts that the calling thread holds the job's token. */
+/* Asserts that the calling thread holds the job's token, in builds that check this. */
 #define TOKEN_HELD(job) progress_check(&(job)->root->progress)
 
 /* Returns 1 if this process is a forked child of the process that called sluice_init(). */
@@ -109,7 +110,7 @@ static inline int job_in_child(const sluice_job *job)
 {
 	return job->process.page ? !*job->process.page : job->process.pid != getpid();
 }
-/* Notifies and GETs of a group carry the group's number; those of a root carry no number. */
+/* Notifies and GETs of a group carry the group's number. Those of a root have no number. */
 static inline uint32_t job_imm(const sluice_job *job, enum imm_kind kind, uint32_t index)
 {
 	return imm_make(kind, index) | job->group_bits.imm;

@@ -13,11 +13,11 @@ void token_await(struct token *token)
 	const struct timespec look_again = { 0, LOOK_AGAIN_NS };
 	do {
 		atomic_store(&token->awaited, 1);
-		/* Sleeps only while the token is held. The next line tries to take the token,
-		 * whatever has ended the sleep. */
+		/* Sleeps only while the token is held. Whatever ends the sleep, the loop then tries
+		 * to take the token. */
 		syscall(SYS_futex, &token->held, FUTEX_WAIT_PRIVATE, 1, &look_again, NULL, 0);
 	} while (!token_try(token));
-	/* Threads that token_wake() has not woken may still be waiting. */
+	/* token_wake() wakes one thread, so others may still be waiting. */
 	atomic_store(&token->awaited, 1);
 }
 

@@ -22,7 +22,8 @@ struct token {
 #endif
 };
 
-/* In builds with a sanitizer, this checks who holds the token where a comment says "token held". */
+/* In builds with a sanitizer, these functions check who holds the token where a comment says "token
+ * held". */
 #ifdef SLUICE_CHECK_TOKEN
 static inline void token_sign(struct token *token, unsigned long holder)
 {
@@ -72,7 +73,7 @@ static inline void token_leave(struct token *token)
 	token_check(token);
 	token_sign(token, 0);
 	atomic_store_explicit(&token->held, 0, memory_order_release);
-	atomic_signal_fence(memory_order_seq_cst); /* keeps at least the compiler from reordering */
+	atomic_signal_fence(memory_order_seq_cst); /* at least the compiler must not reorder */
 	if (atomic_load_explicit(&token->awaited, memory_order_relaxed))
 		token_wake(token);
 }

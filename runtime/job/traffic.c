@@ -7,7 +7,7 @@
 
 enum { LEAST_SIZE = offsetof(sluice_transport_stats, get_bytes) + sizeof(uint64_t) };
 
-/* Adds up the counters of a transport over its cards. */
+/* Sums the counters of a transport over its cards. */
 static sluice_transport_stats stats_of(const sluice_job *job, const struct transport_ops *ops,
 				       size_t size)
 {
@@ -34,7 +34,8 @@ int sluice_transports(sluice_job *job, sluice_transport_stats *stats, size_t n, 
 		return rc;
 	if (!n_out || (n && !stats))
 		return fail(SLUICE_EINVAL, "sluice_transports: stats or n_out is NULL");
-	/* In a program that was compiled with another header, the elements have another size. */
+	/* The program may have been compiled with another header, in which the elements have
+	 * another size. */
 	size_t stride = n ? stats->size : 0;
 	if (n && (rc = argument_size(stride, LEAST_SIZE, _Alignof(sluice_transport_stats),
 				     "sluice_transport_stats", "sluice_transports")))
@@ -43,7 +44,7 @@ int sluice_transports(sluice_job *job, sluice_transport_stats *stats, size_t n, 
 	*n_out = 0;
 	for (int t = 0; t < job->n_transports; t++) {
 		if (job->transports[t]->card)
-			continue; /* was counted with the first card */
+			continue; /* the sum for the first card includes this one */
 		sluice_transport_stats one = stats_of(job, job->transports[t]->ops, stride);
 		char *to = (char *)stats + *n_out * stride;
 		if ((*n_out)++ >= n)

@@ -61,7 +61,7 @@ int ways_try(const sluice_job *job, const struct reach *reach, struct transport 
 
 /* ---- messages -------------------------------------------------------------------- */
 
-/* Copies the text of the first failure that the tester of two ranks reported. */
+/* Copies the text of the first failed trial that the tester of two ranks reported. */
 static void copy_reason(const sluice_job *job, const struct reach *reach, int a, int b,
 			char text[TRIAL_TEXT + 1])
 {
@@ -155,8 +155,8 @@ static void list_offers(const struct rank_record *record, char *text, size_t cap
 						 transports[i]->name);
 }
 
-/* Explains why two ranks cannot reach each other, and what to do. A rank's own record has the best
- * reason for what it lacks. */
+/* Explains why two ranks cannot reach each other, and what to do. Each rank's own record gives the
+ * best reason for what the rank lacks. */
 int ways_unreachable(const sluice_job *job, const struct reach *reach, int a, int b)
 {
 	char of_a[64], of_b[64], apart[ERROR_TEXT_BYTES];

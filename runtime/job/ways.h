@@ -13,14 +13,14 @@ struct ways_tried {
 	size_t bytes; /* 0: this rank made no trials */
 	uint8_t entry[TRIAL_BYTES];
 };
-/* Makes the trials for which this rank is responsible (reach_trials()), over t, its transport with
+/* Makes the trials for which this rank is responsible (reach_trials()), over t, the transport with
  * networks. Takes at most five seconds, during which the peers need not poll. */
 int ways_try(const sluice_job *job, const struct reach *reach, struct transport *t,
 	     struct ways_tried *out);
 
 /* Fails with a message that says why two ranks cannot reach each other, and what to do. */
 int ways_unreachable(const sluice_job *job, const struct reach *reach, int a, int b);
-/* On rank 0: logs the pairs of ranks that are not connected by their first cards, one line for each
- * way. */
+/* On rank 0: logs which pairs of ranks are not connected by their first cards. There is one line
+ * for each reach_way. */
 void ways_log(const sluice_job *job, const struct reach *reach);
 #endif

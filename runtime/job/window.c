@@ -58,11 +58,11 @@ static int open_remotes(sluice_region *region, const uint8_t *theirs)
 				    rank_text(job, p),
 				    sluice_strerror((int)get_le32(row + ROW_STATUS)));
 		if (get_le64(row + ROW_BYTES) != region->window->bytes)
-			return fail(SLUICE_EPEER,
-				    "sluice_region_open: %s opens %llu bytes, this rank %zu",
-				    rank_text(job, p),
-				    (unsigned long long)get_le64(row + ROW_BYTES),
-				    region->window->bytes);
+			return fail(
+				SLUICE_EPEER,
+				"sluice_region_open: %s opens %llu bytes, but this rank opens %zu",
+				rank_text(job, p), (unsigned long long)get_le64(row + ROW_BYTES),
+				region->window->bytes);
 	}
 	for (int p = 0; p < job->size; p++) {
 		struct endpoint *e = job->peers[p].endpoint;
@@ -76,7 +76,7 @@ static int open_remotes(sluice_region *region, const uint8_t *theirs)
 				  rank_text(job, p), (unsigned long long)region->remotes[p]->bytes,
 				  region->window->bytes);
 		if (rc == SLUICE_EPEER && job_elastic(job) && p < job->workers)
-			rc = 0; /* the peer has ended, and its event will arrive */
+			rc = 0; /* the peer has ended, and an event will report that */
 		if (rc)
 			return rc;
 	}
@@ -130,7 +130,7 @@ int window_open(sluice_job *job, size_t bytes, int root, sluice_region **region_
 		return fail(SLUICE_ENOMEM, "sluice_region_open: no memory");
 	region->job = job;
 	region->id = id;
-	error_hold(); /* until collective_agree() shows which other ranks have this error */
+	error_hold(); /* held until collective_agree() shows which other ranks have this error */
 	region->remotes = calloc((size_t)job->size, sizeof *region->remotes);
 	region->notified = calloc((size_t)job->size, sizeof *region->notified);
 	region->flying = calloc((size_t)job->size, sizeof *region->flying);
@@ -143,10 +143,10 @@ int window_open(sluice_job *job, size_t bytes, int root, sluice_region **region_
 	rc = exchange_windows(region, rc);
 	progress_take(job);
 	if (!rc)
-		/* Must precede collective_agree(), after which peers may put here. */
+		/* Must precede collective_agree(), because peers may put here after it. */
 		clients_add_region(&job->clients, &windows, id, region);
 	progress_release(job);
-	/* No rank may close a window while another rank still opens it. */
+	/* No rank may close a window while another rank is still opening it. */
 	rc = collective_agree(job, rc, "open the region");
 	if (rc) {
 		progress_take(job);
@@ -220,9 +220,9 @@ int sluice_region_wait(sluice_region *region, int rank, uint64_t count)
 			 window_check(region, rank, 0, 0, "sluice_region_wait");
 	if (!rc && rank == region->job->rank && count > region->notifies_own)
 		rc = fail(SLUICE_EINVAL,
-			  "sluice_region_wait: count=%llu of rank %d, which is this rank and has "
-			  "notified itself %llu times: no other rank can do so, and the wait would "
-			  "not end",
+			  "sluice_region_wait: count=%llu, but rank %d is this rank and has "
+			  "notified itself only %llu times: no other rank can do that, so the wait "
+			  "would never end",
 			  (unsigned long long)count, rank,
 			  (unsigned long long)region->notifies_own);
 	if (rc)

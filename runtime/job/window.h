@@ -4,7 +4,8 @@
 #define RUNTIME_WINDOW_H
 #include "sluice_region.h"
 
-/* As sluice_region_open(). Unless root is -1, only root and one other rank at a time use the
- * region, so in a large job the other ranks need no connection with each other. Collective. */
+/* Does the work of sluice_region_open(). If root is not -1, the region is used only by root and one
+ * other rank at a time. In a large job, the other ranks then need no connections with each other.
+ * Collective. */
 int window_open(sluice_job *job, size_t bytes, int root, sluice_region **region_out);
 #endif

@@ -12,10 +12,10 @@
 
 enum {
 	PIECE_BYTES = 1 << 20, /* below the message limit of every device */
-	/* A transport can report at least this many completions. */
+	/* Every transport can report at least this many completions. */
 	IN_FLIGHT = 64,
-	OWN_MEMORY = 0xff /* the value of `slot` without a slot; no call waits for this piece
-			     alone */
+	OWN_MEMORY =
+		0xff /* the `slot` of a piece without a slot; no call waits for this piece alone */
 };
 
 static uint32_t index_make(int rank, uint32_t slot)
@@ -37,7 +37,7 @@ void window_done(sluice_region *region, uint32_t index, int status)
 {
 	int rank = (int)(index >> 8);
 	if (rank >= region->job->size || !region->flying[rank])
-		return; /* a late completion of a transfer to a lost rank */
+		return; /* this is a late completion of a transfer to a lost rank */
 	if ((index & 0xff) < BOUNCE_SLOTS) {
 		region->slot_user[index & 0xff] = 0;
 		region->spoilt |= status != 0;
@@ -45,7 +45,7 @@ void window_done(sluice_region *region, uint32_t index, int status)
 	landed(region, rank, 1, status);
 }
 
-/* Counts the transfers to lost ranks as ended, because they never complete. */
+/* Counts the transfers to lost ranks as ended, because they may never complete. */
 static void give_up_on_lost(sluice_region *region)
 {
 	for (int p = 0; p < region->job->size; p++)
@@ -59,8 +59,8 @@ static void give_up_on_lost(sluice_region *region)
 		}
 }
 
-/* A rank that was lost because it was silent may still live, and answer a get that was given up. So
- * this bounce buffer is replaced by a new one. Transfers with living ranks end in the old buffer,
+/* A rank that was lost because it was silent may still live, and may answer a get that was given
+ * up. This bounce buffer is therefore replaced. Transfers with living ranks end in the old buffer,
  * which stays until the region closes. */
 static int replace_bounce(sluice_region *region)
 {
@@ -115,7 +115,7 @@ struct piece {
 	struct transfer transfer;
 	uint32_t slot; /* slot of the bounce buffer, or OWN_MEMORY */
 	int rc;
-	int settled; /* 1 if it was posted or never will be */
+	int settled; /* 1: the piece was posted, or never will be */
 };
 
 static struct endpoint *endpoint_of(const sluice_region *region, int rank)
@@ -127,7 +127,8 @@ static int copies(const sluice_region *region, int rank)
 {
 	const struct endpoint *e = endpoint_of(region, rank);
 
-	return e && e->transport->ops->copies_at_post; /* NULL: lost before this rank met it */
+	return e && e->transport->ops->copies_at_post; /* NULL if the rank was lost before this
+							  rank met it */
 }
 
 static int post_window_piece(struct piece *p)
@@ -148,8 +149,8 @@ static int post_window_piece(struct piece *p)
 	return p->rc;
 }
 
-/* Returns 1 if the piece must wait because a queue is full, or because the rank is lost and the
- * next polls will report that. */
+/* Returns 1 if the piece must wait: a queue is full, or the rank is lost and the next polls will
+ * report that. */
 static int must_wait(const struct piece *p)
 {
 	return p->rc == SLUICE_EAGAIN ||
@@ -163,7 +164,7 @@ static int piece_posted(void *context)
 	if (p->settled)
 		return p->rc ? p->rc : 1;
 	give_up_on_lost(p->region);
-	/* After a wait, this waits until half of the queue is free, so that a stream of posts
+	/* Once it had to wait, it waits until half of the queue is free, so that a stream of posts
 	 * seldom sleeps. */
 	if (p->rc == SLUICE_EAGAIN && p->region->in_flight > IN_FLIGHT / 2)
 		return 0;
@@ -192,13 +193,14 @@ static int failed_piece(const struct piece *p)
 static int post_waiting(struct piece *p)
 {
 	sluice_job *job = p->region->job;
-	progress_unannounced(job, 1); /* no event reports that a peer's queue has room again */
+	progress_unannounced(job, 1); /* no event reports that a peer's queue has free space
+					 again */
 	int rc = progress_until(job, piece_posted, describe_piece, p);
 	progress_unannounced(job, -1);
 	return p->settled && p->rc ? failed_piece(p) : rc;
 }
 
-/* Makes no system call unless a queue is full. Token not held. */
+/* Makes no system call unless a queue is full. The token must not be held. */
 static int post_piece_now(struct piece *p)
 {
 	sluice_job *job = p->region->job;
@@ -223,9 +225,9 @@ static int post_piece_now(struct piece *p)
 
 /* ---- memory that needs no bounce ------------------------------------------- */
 
-/* Puts data that fits inline: a flag, a word, or a notify alone. Returns SLUICE_EAGAIN if nothing
- * was done; then move() waits or reports the error. Most puts are short, so nothing is checked
- * twice. */
+/* Puts data that fits inline: a flag, a word, or a notify alone. If it returns SLUICE_EAGAIN,
+ * nothing was done, and move() waits or reports the error. Most puts are short, so this checks
+ * nothing that move() would check again. */
 static int put_short(sluice_region *region, int rank, size_t offset, uint8_t *local, size_t bytes,
 		     int notify)
 {
@@ -261,7 +263,7 @@ static int move_pieces(sluice_region *region, enum transfer_kind kind, int rank,
 	do {
 		const size_t n = bytes - at < PIECE_BYTES ? bytes - at : PIECE_BYTES;
 		const int inlined = put && n <= TRANSFER_INLINE_BYTES, last = at + n == bytes;
-		/* The members are assigned one by one, because clearing the others would take as
+		/* Assigning the members one by one is faster: clearing the others would take as
 		 * long as the transfer of a cache line. */
 		struct piece p = { .region = region,
 				   .rank = rank,
@@ -359,7 +361,7 @@ static int take_slot(struct piece *p)
 	return rc;
 }
 
-/* Returns when the last piece is copied and posted. The caller may then reuse data. */
+/* Returns when the last piece is copied and posted. The caller may then reuse its memory. */
 static int bounce_put(sluice_region *region, int rank, size_t offset, const uint8_t *data,
 		      size_t bytes, int notify)
 {
@@ -448,8 +450,8 @@ static inline int may_move(const sluice_region *region, int rank, size_t offset,
 		(data && (!(flags & SLUICE_POSTED) || in_own_window(region, data, bytes))));
 }
 
-/* If the transport copies at post(), the bytes are reusable at once, so only other transfers are
- * awaited. */
+/* Moves bytes, and unless SLUICE_POSTED is set, waits until the caller may reuse them. If the
+ * transport copies at post(), that is so at once, and nothing is awaited. */
 static int move(sluice_region *region, enum transfer_kind kind, int rank, size_t offset,
 		uint8_t *local, size_t bytes, int flags)
 {
@@ -483,7 +485,8 @@ int sluice_region_put(sluice_region *region, int rank, size_t offset, const void
 		rc = put_short(region, rank, offset, local, bytes, notify);
 	if (rc == SLUICE_EAGAIN)
 		rc = move(region, TRANSFER_PUT, rank, offset, local, bytes, flags);
-	/* Only its own puts can notify this rank from itself. sluice_region_wait() counts them. */
+	/* Only this rank's own puts can notify it in its own name. sluice_region_wait() compares
+	 * with this count. */
 	if (!rc && rank == region->job->rank)
 		region->notifies_own += (uint64_t)notify;
 	return rc;

@@ -4,8 +4,8 @@
 #define RUNTIME_WINDOW_MOVE_H
 #include "sluice_region.h"
 
-/* Returns 0, or SLUICE_EINVAL if there is no such rank, or if the bytes at offset end outside the
- * window. */
+/* Returns 0, or SLUICE_EINVAL if the rank does not exist, or if the bytes at offset extend beyond
+ * the window. */
 int window_check(const sluice_region *region, int rank, size_t offset, size_t bytes,
 		 const char *function);
 /* The function for the member `done` of struct region_client. */

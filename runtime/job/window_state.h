@@ -7,7 +7,7 @@
 #include "job/state.h"
 #include "sluice_region.h"
 
-/* Bytes outside of this rank's own window go through a slot of a bounce buffer. */
+/* Bytes outside of this rank's own window pass through a slot of a bounce buffer. */
 enum { BOUNCE_SLOTS = 16, SLOT_BYTES = 64 << 10 };
 
 struct sluice_region {
@@ -21,9 +21,9 @@ struct sluice_region {
 	uint64_t notifies_own;       /* number of puts by which this rank notified itself */
 	uint32_t *flying;            /* [rank]: transfers whose EVENT_DONE has not arrived */
 	uint32_t in_flight;          /* sum of flying[] */
-	int slot_user[BOUNCE_SLOTS]; /* 1 + the rank that uses the slot; 0: free */
+	int slot_user[BOUNCE_SLOTS]; /* 1 + the rank for which the slot is in use; 0: free */
 	uint32_t next_slot;
-	int status;  /* error of the first failed transfer, until a call has returned it */
+	int status;  /* error of the first failed transfer, kept until a call returns it */
 	int culprit; /* the rank of that transfer */
 };
 

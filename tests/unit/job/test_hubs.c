@@ -297,7 +297,7 @@ TEST_IN_RANKS(settings__that_differ__are_refused_on_all_ranks, 3)
 	setenv("SLUICE_MESH", rank == 1 ? "2" : "3", 1);
 	CHECK(sluice_init(NULL, &job) == SLUICE_EPEER);
 	CHECK(error_says("SLUICE_MESH is below the number of ranks on rank 1 (node n1)",
-			 "give all ranks the same"));
+			 "set it to the same value on all ranks"));
 	return 0;
 }
 
