@@ -40,15 +40,15 @@ SLUICE_API int sluice_subset_bit(uint64_t seed, uint64_t server, uint32_t sample
 SLUICE_API int sluice_estimate_bits(uint64_t seed, const uint8_t *bit, size_t servers, uint32_t n,
 				    double *p);
 
-/* Cuts 0 .. n-1 into at most `intervals` intervals of about equal mass, by the samples of the
- * servers. Interval i begins at end[i-1] (interval 0 at 0) and ends before end[i]; end has room for
- * `intervals` numbers. If p is constant except for k - 1 steps, I = 2k/e intervals need 4I - 1
- * servers. Errors: EINVAL, ENOMEM. */
+/* Cuts 0 .. n-1 into at most `intervals` intervals of about equal mass. The samples of the servers
+ * show where the mass is. Interval i begins at end[i-1] (interval 0 at 0) and ends before end[i];
+ * end has memory for `intervals` numbers. If p is constant except for k - 1 steps, I = 2k/e
+ * intervals need 4I - 1 servers. Errors: EINVAL, ENOMEM. */
 SLUICE_API int sluice_intervals_cut(const uint32_t *sample, size_t servers, uint32_t n,
 				    size_t intervals, uint32_t *end, size_t *intervals_out);
-/* For a p that does not increase: makes about I = log(1 + growth n) / growth intervals whose
- * lengths grow by 1 + growth, 0 < growth <= 1, so that E|.|_1 <= 2 growth + sqrt(I/N). Errors:
- * EINVAL (also if they are more than room). */
+/* Makes about I = log(1 + growth n) / growth intervals for a p that does not increase. Their
+ * lengths grow by the factor 1 + growth, with 0 < growth <= 1, so that E|.|_1 <= 2 growth +
+ * sqrt(I/N). Errors: EINVAL (also if there are more than room intervals). */
 SLUICE_API int sluice_intervals_grow(uint32_t n, double growth, uint32_t *end, size_t room,
 				     size_t *intervals_out);
 /* Returns the number of the interval that contains the sample, or `intervals` if none does. */
@@ -61,18 +61,18 @@ SLUICE_API int sluice_estimate_intervals(const uint32_t *end, const uint64_t *co
 
 /* ---- histograms of magnitudes: sluice_histogram(3) ----------------------------- */
 
-/* Counts coordinates by magnitude, in bins of a float's exponent and highest mantissa bits. It is
- * small enough to send. Summed over ranks, it gives one threshold for all of them. */
+/* Counts coordinates by magnitude, in bins of a float's exponent and highest mantissa bits. A
+ * histogram is small enough to send. The sum over all ranks gives one threshold for all of them. */
 typedef struct sluice_histogram sluice_histogram;
 
-/* mantissa_bits: 0 .. 6; there are 2^mantissa_bits bins between two powers of two. Errors: EINVAL,
- * ENOMEM. Thread class: any. */
+/* Opens a histogram. mantissa_bits is 0 .. 6, and there are 2^mantissa_bits bins between two powers
+ * of two. Errors: EINVAL, ENOMEM. Thread class: any. */
 SLUICE_API int sluice_histogram_open(int mantissa_bits, sluice_histogram **histogram_out);
 /* Thread class: object. */
 SLUICE_API void sluice_histogram_close(sluice_histogram **histogram);
 
-/* Counts the magnitudes of a[0..n), n < 2^32. Errors: EINVAL (also NaN or infinity, which is named;
- * then nothing is counted). Thread class: object. */
+/* Counts the magnitudes of a[0..n), n < 2^32. Errors: EINVAL (also for NaN or infinity; the message
+ * names the element, and nothing is counted). Thread class: object. */
 SLUICE_API int sluice_histogram_add(sluice_histogram *histogram, const float *a, size_t n);
 
 /* Returns the most bytes of a message with `bits` bits per count, 1 .. 16, or 0 for other
@@ -80,29 +80,30 @@ SLUICE_API int sluice_histogram_add(sluice_histogram *histogram, const float *a,
 SLUICE_API size_t sluice_histogram_bound(const sluice_histogram *histogram, int bits);
 
 /* Writes the histogram as message[0..*bytes_out); room is at least sluice_histogram_bound(). Counts
- * below 2^bits are exact. Larger counts are rounded at random so that their mean is exact; the
+ * below 2^bits are exact. Larger counts are rounded at random so that their mean is exact. The
  * random numbers follow from seed, which must differ for each rank and message. Errors: EINVAL
  * (also counts of 2^47 or more). Thread class: object. */
 SLUICE_API int sluice_histogram_encode(const sluice_histogram *histogram, int bits, uint64_t seed,
 				       void *message, size_t room, size_t *bytes_out);
 
-/* Adds a message; the order of messages does not matter. Errors: EINVAL, EWIRE (not a message of a
- * histogram with these bins, or a sum beyond 48 bits; then nothing is added). Thread class:
- * object. */
+/* Adds a message to the histogram. The order of messages does not matter. Errors: EINVAL, EWIRE
+ * (not a message of a histogram with these bins, or a sum beyond 48 bits; then nothing is added).
+ * Thread class: object. */
 SLUICE_API int sluice_histogram_merge(sluice_histogram *histogram, const void *message,
 				      size_t bytes);
 
-/* Sets *threshold_out to a magnitude that about share (above 0, at most 1) of all coordinates reach
- * or exceed; 0 if fewer coordinates than that are not zero. Errors: EINVAL (also an empty
- * histogram). Thread class: object. */
+/* Sets *threshold_out to a magnitude that about the share `share` of all coordinates reach or
+ * exceed (above 0, at most 1), or to 0 if fewer coordinates than that are nonzero. Errors: EINVAL
+ * (also for an empty histogram). Thread class: object. */
 SLUICE_API int sluice_histogram_quantile(const sluice_histogram *histogram, double share,
 					 float *threshold_out);
 
-/* Returns how many coordinates were counted, zeros included. Thread class: object. */
+/* Returns how many coordinates were counted, including zeros. Thread class: object. */
 SLUICE_API uint64_t sluice_histogram_total(const sluice_histogram *histogram);
 
-/* The same coding for n counts, at most 65535, of any bins that both ends know. sluice_counts_merge
- * adds the message's counts to count[0..n). Errors: EINVAL, EWIRE. Thread class: any. */
+/* The same coding for n counts, at most 65535, of any bins that sender and receiver agree on.
+ * sluice_counts_merge adds the message's counts to count[0..n). Errors: EINVAL, EWIRE. Thread
+ * class: any. */
 SLUICE_API size_t sluice_counts_bound(size_t n, int bits);
 SLUICE_API int sluice_counts_encode(const uint64_t *count, size_t n, int bits, uint64_t seed,
 				    void *message, size_t room, size_t *bytes_out);

@@ -15,8 +15,8 @@ extern "C" {
 
 /* ---- pieces: sluice_push_vector(3) ----------------------------------------------- */
 
-/* A piece of a vector whose elements are in several memories. Pieces follow each other in the flat
- * vector, and their counts add up to that of the model; a piece may be empty. */
+/* One piece of a vector whose elements are in several places in memory. Pieces follow each other in
+ * the flat vector, and their counts add up to that of the model. A piece may be empty. */
 typedef struct sluice_segment {
 	void *data; /* only read in a push */
 	uint64_t count;
@@ -24,30 +24,30 @@ typedef struct sluice_segment {
 	float scale; /* for 8-bit types only; 0: SLUICE_GRAD_SCALE */
 } sluice_segment;
 
-/* A vector in one piece (data), or in several (segments). Unused members are zero. In a pull, a
- * vector of zeros means the segments of the model. */
+/* A vector in one piece (data), or in several pieces (segments). Members that are not used are
+ * zero. In a pull, a vector of zeros stands for the segments of the model. */
 typedef struct sluice_vector {
-	void *data; /* as for sluice_push() and sluice_pull(), may be NULL; only read in a push */
+	void *data; /* as for sluice_push() and sluice_pull(); may be NULL; only read in a push */
 	const sluice_segment *segments;
 	size_t n_segments;
 } sluice_vector;
 
-/* As sluice_push() and sluice_pull(), with the same bits, for a sluice_vector. Pieces are read and
- * written in place. The list is copied; the rules for the memory of a vector hold for each piece.
- * Errors: as for these functions, and EINVAL (counts, types, alignment; 16 bits of parameters
+/* Do what sluice_push() and sluice_pull() do, with the same bits, for a sluice_vector. Pieces are
+ * read and written in place. The list is copied. The rules for the memory of a vector hold for each
+ * piece. Errors: as for these functions, and EINVAL (counts, types, alignment; 16-bit parameters
  * without param_type). Thread class: object. */
 SLUICE_API int sluice_push_vector(sluice_model *model, const sluice_vector *vector);
 SLUICE_API int sluice_pull_vector(sluice_model *model, const sluice_vector *vector);
 
 /* ---- ranges: sluice_push(3) ------------------------------------------------------- */
 
-/* Pushes the gradient of the coordinates begin .. begin + count - 1, as back-propagation finishes
- * them. The ranges of a step may come in any order and must cover every coordinate exactly once;
- * the last range completes the push, with the bits of one sluice_push() of the whole gradient.
- * While ranges are missing, other calls of the step fail with EINVAL. With clip=, nonfinite=skip
- * and skip-all the library collects the ranges in a copy, and pushes it with the last range.
- * Errors: as for sluice_push(), EINVAL (range, or a recipe that decides over the whole vector) and
- * ENOMEM. Thread class: object. */
+/* Pushes the gradient of the coordinates begin .. begin + count - 1, for programs in which
+ * back-propagation finishes one range after another. The ranges of a step may come in any order and
+ * must cover every coordinate exactly once. The last range completes the push, with the bits of one
+ * sluice_push() of the whole gradient. While ranges are missing, other calls of the step fail with
+ * EINVAL. With clip=, nonfinite=skip and skip-all the library collects the ranges in a copy, and
+ * pushes the copy with the last range. Errors: as for sluice_push(), EINVAL (range, or a recipe
+ * that must see the whole vector) and ENOMEM. Thread class: object. */
 SLUICE_API int sluice_push_range(sluice_model *model, const void *grad, uint64_t begin,
 				 uint64_t count);
 
@@ -56,18 +56,19 @@ SLUICE_API int sluice_push_range(sluice_model *model, const void *grad, uint64_t
  * then fail with EINVAL. Errors: as for sluice_pull_vector(). Thread class: object. */
 SLUICE_API int sluice_pull_begin(sluice_model *model, const sluice_vector *vector);
 
-/* Waits until the coordinates begin .. begin + count - 1 of the pull are complete, and returns them
- * to the program. The ranges of a step may come in any order and must cover every coordinate
- * exactly once; the last range ends the step, with the bits of one sluice_pull(). Errors: as for
- * sluice_pull(), and EINVAL (range, or no pull is under way). Thread class: object. */
+/* Waits until the coordinates begin .. begin + count - 1 of the pull are complete. From then on
+ * they belong to the program again. The ranges of a step may come in any order and must cover every
+ * coordinate exactly once. The last range ends the step, with the bits of one sluice_pull().
+ * Errors: as for sluice_pull(), and EINVAL (range, or no pull is under way). Thread class:
+ * object. */
 SLUICE_API int sluice_pull_range(sluice_model *model, uint64_t begin, uint64_t count);
 
 /* ---- gradients added in place: sluice_accumulator(3) ------------------------------ */
 
-/* Gives the worker's residual to the program, which adds *scale times its gradient to
- * (*accumulator)[0..count) and then pushes *accumulator instead of a gradient. The bits are those
- * of pushing the gradient, but this saves a vector and most of the push's memory traffic. The
- * library owns the memory, which is in host memory and valid until the model is closed. The program
+/* Gives the worker's residual to the program. Instead of passing its gradient, the program adds
+ * *scale times the gradient to (*accumulator)[0..count) and then pushes *accumulator. The bits are
+ * those of pushing the gradient, but this saves a vector and most of the push's memory traffic. The
+ * library owns the memory, which is host memory and valid until the model is closed. The program
  * must not access it between a push and the end of its pull. *scale changes with the learning rate.
  * Errors: EINVAL (between push and pull, or a recipe that does more with a gradient than add it),
  * EGPU. Thread class: object. */
@@ -75,15 +76,15 @@ SLUICE_API int sluice_accumulator(sluice_model *model, float **accumulator, floa
 
 /* ---- the state as bytes: sluice_checkpoint(3) -------------------------------------- */
 
-/* The state of a checkpoint as bytes, which the program stores in any way: each worker keeps the
- * bytes that it was given, and loads them as the same rank of an equal job, without dedicated
+/* The state of a checkpoint as bytes, which the program stores where it likes. Each worker stores
+ * the bytes that it got, and loads them as the same rank of an equal job, without dedicated
  * servers. sluice_state_size() sets *bytes_out, which stays the same for a model.
- * sluice_state_save() fills state[0..bytes), where bytes is that size; it is called between two
- * steps. sluice_state_load() does what sluice_restore() does. Save and load are collective over the
- * workers. With the flag SLUICE_STATE_PART a save fills state without the other ranks, and waits
- * for none; the parts of all workers after the same step form one save. Errors: as for
- * sluice_checkpoint() and sluice_restore(), and ENOSUPP (dedicated servers; of a part also
- * signal=innovation and global). Thread class: object. */
+ * sluice_state_save() fills state[0..bytes), where bytes is that size, and must be called between
+ * two steps. sluice_state_load() does what sluice_restore() does. Save and load are collective over
+ * the workers. With the flag SLUICE_STATE_PART, a save fills state without waiting for other ranks;
+ * the parts of all workers after the same step form one save. Errors: as for sluice_checkpoint()
+ * and sluice_restore(), and ENOSUPP (dedicated servers; for a part also signal=innovation and
+ * global). Thread class: object. */
 enum { SLUICE_STATE_PART = 1 };
 SLUICE_API int sluice_state_size(sluice_model *model, size_t *bytes_out);
 SLUICE_API int sluice_state_save(sluice_model *model, void *state, size_t bytes, int flags);

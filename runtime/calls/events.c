@@ -53,8 +53,8 @@ static void notice_arrived(sluice_job *job, uint32_t id, int peer, uint32_t shar
 			  rank_text(job, peer), shard);
 }
 
-/* The peer will push to this model again only after this rank has joined its collective call, and
- * this rank joins only after the peer's push. Both would wait for each other. */
+/* The peer will push to this model again only after this rank has joined its collective call. If
+ * this rank joins only after that push, both wait for each other. */
 static void peer_is_in(sluice_job *job, int peer, uint32_t op, uint32_t id, uint64_t steps)
 {
 	sluice_model *model = clients_model(&job->clients, id);
@@ -124,7 +124,7 @@ static void drop_worker(sluice_job *job, int worker)
 		for (uint32_t i = 0; model && i < model->n_own; i++)
 			inbox_drop(&model->shards[i], worker);
 	}
-	clients_stir_all(&job->clients); /* all models, because no shard waits for that worker
+	clients_stir_all(&job->clients); /* for all models, because no shard waits for that worker
 					    any more */
 }
 
@@ -142,7 +142,7 @@ static int park_models(sluice_job *job)
 	return rc;
 }
 
-/* A waiting shard has work to do, so its model is stirred. */
+/* A waiting shard still has work, so its model is stirred. */
 static int shard_waits(const sluice_job *job)
 {
 	int any = 0;

@@ -120,7 +120,7 @@ static int check_exclusions(const sluice_model_attr *attr, const struct recipe *
 	return attr->rules ? check_rules(attr, function) : 0;
 }
 
-/* Returns a digest of all data that must be equal on two ranks. */
+/* Returns a digest of all data that must be the same on all ranks. */
 static uint64_t schema_of(const sluice_model *model)
 {
 	uint64_t parts[6] = { model->layout.count,
@@ -132,7 +132,7 @@ static uint64_t schema_of(const sluice_model *model)
 	return digest64(parts, sizeof parts);
 }
 
-/* The record about a model that ranks exchange: 8-byte numbers, then the recipe. */
+/* The record about a model that ranks exchange. It has numbers of 8 bytes, then the recipe. */
 enum {
 	TOLD_SCHEMA,
 	TOLD_ORDER,
@@ -186,14 +186,14 @@ static void tell_difference(const uint8_t *a, const uint8_t *b, char *text, size
 			 (int)strcspn(y_text + word, " "), y_text + word);
 }
 
-/* Compares the models that the ranks opened. All ranks report a difference. */
+/* Compares the models that the ranks opened. If they differ, all ranks report it. */
 static int compare_models(sluice_model *model)
 {
 	enum { ROW = TOLD_BYTES };
 	sluice_job *job = model->job;
 	uint8_t mine[ROW] = { 0 };
-	/* A restored model may continue with other rates, but the rates must be equal on all
-	 * ranks. */
+	/* A restored model may continue with other rates than before, but all ranks must have the
+	 * same rates. */
 	put_le64(mine + 8 * TOLD_SCHEMA, model->schema + tensors_rules_digest(model->tensors));
 	put_le64(mine + 8 * TOLD_ORDER, model->id);
 	put_le64(mine + 8 * TOLD_CHANNEL, model->channel);
@@ -215,7 +215,7 @@ static int compare_models(sluice_model *model)
 	error_hold(); /* all ranks read the same rows and find the same difference */
 	for (int r = first + 1; r < job->size && !rc; r++) {
 		uint8_t *row = rows + (size_t)r * ROW;
-		row[ROW - 1] = 0; /* ends the text, which a peer wrote */
+		row[ROW - 1] = 0; /* ends the text, because a peer wrote it */
 		char difference[ERROR_TEXT_BYTES];
 		if (!round_has(job, r) || !memcmp(row, terms, TOLD_SAME))
 			continue;
@@ -233,8 +233,8 @@ static int compare_models(sluice_model *model)
 uint64_t model_memory(const struct layout *l, const struct recipe *recipe, int rank)
 {
 	uint64_t bytes = holdings_log_bytes(l->holdings, rank) + shards_memory(l, recipe, rank);
-	/* The buffer that spread.c and read.c use temporarily. The region that rank 0 opens at the
-	 * same time is closed before rank 0 first uses its accumulator. */
+	/* Counts the buffer that spread.c and read.c use temporarily. At the same time rank 0 opens
+	 * a region, which is not counted: it is closed before rank 0 first uses its accumulator. */
 	bytes += layout_part_bytes(l);
 	for (int peer = 0; peer < l->size; peer++)
 		bytes += holdings_window_bytes(l->holdings, rank, peer);
@@ -246,8 +246,8 @@ static double mebibytes(uint64_t bytes)
 	return (double)bytes / 1048576;
 }
 
-/* Compares the memory that all ranks of this node need for the model with the memory left. All
- * ranks agree on the result before any of them allocates. */
+/* Compares the memory that all ranks of this node need for the model with the memory that is left.
+ * Before any rank allocates, all ranks agree on the result. */
 static int check_memory(const sluice_model *model, uint64_t need)
 {
 	const sluice_job *job = model->job;
@@ -276,7 +276,8 @@ static int check_memory(const sluice_model *model, uint64_t need)
 	return 0;
 }
 
-/* One worker may compute a gradient while the gradients of all others are counted. */
+/* Refuses clip=median with a single worker. Also refuses a staleness with which a push may be too
+ * old: while one worker computes a gradient, the shards may count a push of each other worker. */
 static int check_workers(const struct recipe *recipe, const struct model_of *of)
 {
 	if (recipe->clip_median && of->workers < 2)
@@ -339,8 +340,8 @@ static int prepare_model(sluice_model *model, const sluice_model_attr *attr)
 	if (rc)
 		return rc;
 	recipe_print(&model->recipe, model->recipe_text);
-	/* Without a residual, or if the worker has its own optimizer, no kept vector includes a
-	 * step size. */
+	/* If there is no residual, or if the worker has its own optimizer, the step size is applied
+	 * outside: no kept vector includes it. */
 	int outside = (model->recipe.memory == MEMORY_NONE && model->recipe.when != WHEN_EVERY) ||
 		      recipe_pulls_mean(&model->recipe);
 	model->update = (struct update){ .kind = model->recipe.update,
@@ -387,7 +388,8 @@ static int reserve(sluice_model *model)
 
 void model_free(sluice_model *model)
 {
-	on_device_close(model->worker); /* the device may still write to the windows */
+	on_device_close(model->worker); /* must come first, because the device may still write to
+					   the windows */
 	shard_devices_close(model);
 	home_close(&model->home);
 	worker_close(model->worker);
@@ -416,7 +418,7 @@ static int open_model(sluice_job *job, const sluice_model_attr *given, void *par
 	if (!model)
 		return fail(SLUICE_ENOMEM, "sluice_model_open: no memory");
 	model->job = job;
-	error_hold(); /* until collective_agree() shows which other ranks have this error */
+	error_hold(); /* held until collective_agree() shows which other ranks have this error */
 	const int wrong = model_take_attributes(given, "sluice_model_open", attr);
 	attr->device_shards |= !strcmp(job->settings.device_shards, "yes");
 	if ((rc = worker_make(model, attr->stream))) {

@@ -4,15 +4,15 @@
 #define RUNTIME_MODEL_OPEN_H
 #include "model/layout.h"
 
-/* Returns the bytes that this rank keeps allocated for the model, except for names and other small
- * objects. params and grad belong to the caller and are not counted. */
+/* Returns the number of bytes that this rank keeps allocated for the model, except for names and
+ * other small objects. params and grad belong to the caller and are not counted. */
 uint64_t model_memory(const struct layout *l, const struct recipe *recipe, int rank);
 /* Copies the attributes of a program that may have been compiled with an older or newer header.
  * Fields that the program's struct does not have become zero. Returns 0, or SLUICE_EINVAL for
  * attributes that no job accepts. function: the caller, for the message. */
 int model_take_attributes(const sluice_model_attr *given, const char *function,
 			  sluice_model_attr *out);
-/* The job for which a model is made. text: the recipe, or NULL for the default. */
+/* What model_shape() needs to know about the job. text: the recipe, or NULL for the default. */
 struct model_of {
 	const char *text, *function;
 	int size, workers, elastic;
@@ -21,6 +21,6 @@ struct model_of {
  * excludes. Fails with SLUICE_EINVAL or SLUICE_ENOMEM; otherwise the caller frees *l. */
 int model_shape(const sluice_model_attr *attr, const struct model_of *of, struct recipe *recipe,
 		struct schedule *schedule, struct layout *l);
-/* Frees a model that events can no longer reach. */
+/* Frees a model that no event can reach any more. */
 void model_free(sluice_model *model);
 #endif

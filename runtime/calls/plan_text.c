@@ -17,7 +17,7 @@ enum { PLAN_RANKS_MOST = 4096 };
 
 struct text {
 	char *at;
-	size_t cap, length; /* length: of the whole text, which may be longer than cap */
+	size_t cap, length; /* length is that of the whole text, which may be longer than cap */
 };
 
 static void say(struct text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -34,8 +34,8 @@ static void say(struct text *t, const char *format, ...)
 
 /* ---- stages ----------------------------------------------------------------- */
 
-/* key is the word of the recipe that requests the stage. A step has the stage if it has one of the
- * traits `with` (or `with` is 0) and none of the traits `without`. */
+/* key is the word of the recipe that requests the stage. A step has the stage if it has none of the
+ * traits `without`, and one of the traits `with` unless `with` is 0. */
 struct stage {
 	const char *key, *what;
 	uint64_t with, without;
@@ -78,7 +78,7 @@ static const struct stage publication_stages[] = {
 	{ "memory", "keep the values not published", 0, TRAITS_OF_NO_SHARD_RESIDUAL },
 };
 
-/* Finds the word KEY=... in a printed recipe. Its length may be 0. */
+/* Finds the word KEY=... in a printed recipe. *length may become 0. */
 static const char *word_of(const char *recipe, const char *key, int *length)
 {
 	const size_t n = strlen(key);
@@ -195,7 +195,7 @@ static void say_messages(struct text *t, const struct recipe *recipe, const stru
 	    l->n_shards / l->n_fragments, most.slot, most.delta);
 }
 
-/* Error feedback overshoots if a step is large compared with its delay. */
+/* Warns that error feedback overshoots if the steps are large compared with the delay. */
 static void say_delay(struct text *t, const struct recipe *r)
 {
 	const double density = r->up.density < r->down.density ? r->up.density : r->down.density;
@@ -206,7 +206,7 @@ static void say_delay(struct text *t, const struct recipe *r)
 		return;
 	if (recipe_drifts(r)) {
 		say(t,
-		    "exchanges\n  a coordinate is sent once in about %.0f exchanges, of which a "
+		    "exchanges\n  a coordinate is sent once in about %.0f exchanges, and a "
 		    "training needs several times as many\n",
 		    1 / density);
 		return;
@@ -243,7 +243,8 @@ static int largest_owner(const struct layout *l, const struct recipe *recipe, ui
 	return owner;
 }
 
-/* Returns the bytes of running averages that the shards keep, so that no program has to. */
+/* Returns the bytes of the running averages that the shards keep. The programs need not keep
+ * them. */
 static uint64_t bytes_spared(const struct layout *l, const struct recipe *recipe)
 {
 	return l->count * sizeof(float) *
@@ -316,7 +317,7 @@ static void say_paths(struct text *t, const char *steps, const struct step_rule 
 	say_columns(t, 0, PATH_ATTRIBUTES, rule->traits);
 }
 
-/* Returns the rule of a step after the warm-up that is neither a reset nor an anchor. */
+/* Returns the rule of a usual step: one after the warm-up that is neither a reset nor an anchor. */
 static struct step_rule usual_step(const struct path_plan *plan, const struct recipe *recipe,
 				   const struct schedule *schedule, double up, double down)
 {
@@ -372,7 +373,7 @@ static void say_all_paths(struct text *t, const struct recipe *recipe, const str
 
 /* ---- the call --------------------------------------------------------------- */
 
-/* All that is known about a model before it is opened. */
+/* All facts about a model that are known before it is opened. */
 struct planned {
 	const sluice_model_attr *attr;
 	struct recipe recipe;

@@ -12,7 +12,7 @@
 #include <stdio.h>
 
 /* A server waits until its workers begin a collective call. The wait also ends when a shard has
- * made progress, so that the wait and its time limit start again. */
+ * made progress. A new wait, with a new time limit, then begins. */
 struct serving {
 	const sluice_job *job;
 	uint64_t advanced;
@@ -90,8 +90,8 @@ void sluice_model_close(sluice_model **model_pointer)
 		return;
 	struct error_scope scope;
 	error_begin(&scope);
-	/* After a failure, these calls return at once without waiting for any rank. A shard must
-	 * not publish to a rank that has closed. */
+	/* After a failure, these calls return at once and wait for no rank. Without a failure the
+	 * wait is needed, because a shard must not publish to a rank that has closed. */
 	const int settled = pull_settle(model->worker);
 	int rc = collective_run_about(job, COLLECTIVE_CLOSE,
 				      (struct about){ model->id, step_pushed(model->worker) }, NULL,

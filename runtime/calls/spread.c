@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Owners read their ranges of rank 0's parameters from a region that rank 0 opens only for this. */
+/* Rank 0 opens a region only so that owners can read their ranges of its parameters from it. */
 static int read_from_rank0(sluice_model *model, const uint8_t *descriptor)
 {
 	sluice_job *job = model->job;
@@ -80,7 +80,8 @@ int model_spread(sluice_model *model, float *params)
 		if (!rc)
 			memcpy(initial->base, params, model->layout.count * sizeof(float));
 		for (int p = 0; p < job->size && !rc; p++)
-			if (job->peers[p].control) /* else the rank has no shard */
+			if (job->peers[p].control) /* a rank without a control region has no
+						      shard */
 				rc = describe_to_peer(job, p, initial,
 						      mine + (size_t)p * sizeof descriptor);
 	}
@@ -97,10 +98,10 @@ int model_spread(sluice_model *model, float *params)
 	}
 	if (!rc && model->n_own)
 		rc = read_from_rank0(model, theirs);
-	rc = collective_agree(job, rc, "open the model"); /* all snapshots exist after this */
+	rc = collective_agree(job, rc, "open the model"); /* after this, all snapshots exist */
 	if (!rc && sluice_is_worker(job))
 		rc = model_read_snapshots(model, 0, params);
-	rc = collective_agree(job, rc, "open the model"); /* all ranks have read them after this */
+	rc = collective_agree(job, rc, "open the model"); /* after this, all ranks have read them */
 	region_close(&initial);
 	free(mine);
 	free(theirs);

@@ -16,7 +16,7 @@ static void shard_norms(sluice_model *model, sluice_model_stats *stats)
 {
 	struct loss loss = { 0, 0 };
 	double sum = 0;
-	progress_take(model->job); /* otherwise shards might change meanwhile */
+	progress_take(model->job); /* shards must not change meanwhile */
 	for (uint32_t i = 0; i < model->n_own; i++) {
 		const struct shard *shard = &model->shards[i];
 		for (uint32_t j = 0; shard_residual(shard) && j < shard->at->span; j++)
@@ -54,7 +54,8 @@ int sluice_stats(sluice_model *model, sluice_model_stats *stats)
 					     sizeof stats->residual_norm &&
 			     model->worker->compressor && model->recipe.memory != MEMORY_NONE;
 	if (residual)
-		worker_await(model->worker); /* the job or the next pull reports its errors */
+		worker_await(model->worker); /* no error is lost: the job or the next pull
+						reports it */
 	progress_take(model->job);
 	sluice_model_stats now = model->stats;
 	copy_times(&model->stopwatch, &now);

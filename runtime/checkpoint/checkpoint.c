@@ -46,7 +46,7 @@ static struct checkpoint_identity identity_of(const struct meeting *m)
 }
 
 /* Checks that every shard has published the step that the workers have completed. The workers have
- * agreed that they are between two steps. */
+ * already agreed that they are between two steps. */
 static int check_versions(const struct contents *c, const struct meeting *m)
 {
 	for (uint32_t i = 0; i < m->model->n_own; i++) {
@@ -63,8 +63,8 @@ static int check_versions(const struct contents *c, const struct meeting *m)
 
 /* ---- checkpoint ------------------------------------------------------------ */
 
-/* Copies the kept vectors that are on GPUs to the host's vectors. After a success, own_return()
- * frees *own, the worker's own parameters. */
+/* Copies the kept vectors that are on GPUs to the host's vectors. *own becomes the worker's own
+ * parameters, which own_return() must free after a success. */
 static int fetch_kept(sluice_model *model, const char *function, float **own)
 {
 	int rc = worker_fetch(model->worker);
@@ -105,8 +105,8 @@ static int write_own_file(struct meeting *m)
 	return rc;
 }
 
-/* Returns 0 if this rank is still the leader. The others drop a leader that was stopped, and may
- * have made a newer generation valid. */
+/* Returns 0 if this rank is still the leader. If a leader was stopped, the others drop it, and may
+ * already have completed a newer checkpoint. */
 static int still_leads(void *context)
 {
 	sluice_job *job = context;
@@ -117,8 +117,8 @@ static int still_leads(void *context)
 	return rc;
 }
 
-/* On the leader: makes the generation the valid one. A rank that sent no message has no file in
- * it. */
+/* On the leader: makes the generation the valid one. It has no file of a rank that sent no
+ * message. */
 static int name_latest(struct meeting *m)
 {
 	uint32_t size = (uint32_t)m->model->job->size;
@@ -178,7 +178,7 @@ static int save_in_rounds(struct meeting *m, const char *dir)
 	}
 	if (!rc) {
 		struct checkpoint_others *others = NULL;
-		do { /* repeated if the leader was lost before it reported that the checkpoint is
+		do { /* repeats if the leader was lost before it reported that the checkpoint is
 			complete */
 			namer = m->leader;
 			if (rank == namer) {
@@ -189,7 +189,7 @@ static int save_in_rounds(struct meeting *m, const char *dir)
 		} while (!rc && namer != m->leader);
 		checkpoint_clean(&m->place, &others, !rc);
 	}
-	/* Unless a peer is lost, no rank writes any more. */
+	/* If no peer was lost, no rank can still be writing. */
 	if (rc && begun && !m->lost)
 		checkpoint_drop(&m->place);
 	return rc;
@@ -198,7 +198,8 @@ static int save_in_rounds(struct meeting *m, const char *dir)
 static int save(sluice_model *model, const char *dir)
 {
 	struct meeting *m = NULL;
-	int rc = pull_settle(model->worker); /* with its exchange, a shard has its version */
+	int rc = pull_settle(model->worker); /* only with the exchange under way does each shard
+						have its version */
 	if (!rc)
 		rc = meeting_open(model, COLLECTIVE_CHECKPOINT, &m);
 	if (!rc)
@@ -212,8 +213,8 @@ static int save(sluice_model *model, const char *dir)
 
 /* ---- restore --------------------------------------------------------------- */
 
-/* Reads LATEST on rank 0, before the first round: rank 0 is the leader unless it is lost. *sums_out
- * receives size and CRC of each rank's file. */
+/* Reads LATEST on rank 0 before the first round, because rank 0 is the leader unless it is lost.
+ * *sums_out receives the size and CRC of each rank's file. */
 static int find_latest(struct meeting *m, const char *dir, struct checkpoint_sum **sums_out)
 {
 	const sluice_job *job = m->model->job;
@@ -228,8 +229,8 @@ static int find_latest(struct meeting *m, const char *dir, struct checkpoint_sum
 	m->mine.generation = manifest.generation;
 	if (manifest.ranks != (uint32_t)job->size)
 		return fail(SLUICE_EINVAL,
-			    "the checkpoint in %s was made by %u ranks, this job has %d: start as "
-			    "many (srun -n%u)",
+			    "the checkpoint in %s was made by %u ranks, but this job has %d: start "
+			    "that many ranks (srun -n%u)",
 			    dir, manifest.ranks, job->size, manifest.ranks);
 	return 0;
 }
@@ -237,7 +238,8 @@ static int find_latest(struct meeting *m, const char *dir, struct checkpoint_sum
 /* More steps than a job can make: at a microsecond each, they would take nine years. */
 #define STEPS_MOST (1ull << 48)
 
-/* The step must be the one in LATEST, or that of the rank that has read LATEST. */
+/* Compares the step with the one in LATEST. Only one rank has read LATEST, so the others compare
+ * with the step of that rank. */
 static int check_step(const struct meeting *m)
 {
 	const uint32_t period = m->model->recipe.every.period;
@@ -248,11 +250,10 @@ static int check_step(const struct meeting *m)
 			"is damaged; restore from another copy",
 			m->place.dir, (unsigned long long)m->place.step);
 	if (m->place.step % period && !recipe_drifts(&m->model->recipe))
-		return fail(
-			SLUICE_EWIRE,
-			"the checkpoint in %s is of step %llu, which is no multiple of %u steps "
-			"(when=every): LATEST is damaged; restore from another copy",
-			m->place.dir, (unsigned long long)m->place.step, period);
+		return fail(SLUICE_EWIRE,
+			    "the checkpoint in %s is of step %llu, which is not a multiple of %u "
+			    "steps (when=every): LATEST is damaged; restore from another copy",
+			    m->place.dir, (unsigned long long)m->place.step, period);
 	return 0;
 }
 
@@ -264,8 +265,8 @@ static int open_own_file(struct meeting *m, const struct checkpoint_sum *sum,
 	*file = NULL;
 	if (!sum->bytes && sluice_is_worker(m->model->job)) {
 		log_line(LOG_WARN, "runtime",
-			 "the checkpoint in %s was made without this rank, which was lost then: it "
-			 "begins with an empty residual",
+			 "the checkpoint in %s was made without this rank, which was lost at that "
+			 "time: this rank begins with an empty residual",
 			 m->place.dir);
 		return 0;
 	}
@@ -274,8 +275,8 @@ static int open_own_file(struct meeting *m, const struct checkpoint_sum *sum,
 	return rc ? rc : contents_check(m->model, contents, m->place.step, *file);
 }
 
-/* A worker without a file takes the learning rate of a worker with a file, because all must train
- * at one rate. */
+/* A worker without a file takes the learning rate from a worker with a file, because all workers
+ * must train at the same rate. */
 enum { HAS_RATE = 1 };
 
 static void say_rate(struct meeting *m, const struct checkpoint_file *file)
@@ -326,13 +327,13 @@ static int load_state(struct meeting *m, const struct contents *contents,
 	return rc;
 }
 
-/* Loads the state, after every rank's file was found to be valid. */
+/* Loads the state. Called when every rank's file was found to be valid. */
 static int load_all(struct meeting *m, const struct contents *contents,
 		    struct checkpoint_file *file, float *params)
 {
 	m->mine.status = load_state(m, contents, file);
 	say_rate(m, file);
-	int rc = meeting_judge(m); /* all snapshots exist after this round */
+	int rc = meeting_judge(m); /* after this round, all snapshots exist */
 	if (rc)
 		return rc;
 	if (!file)
@@ -350,7 +351,7 @@ static int load_all(struct meeting *m, const struct contents *contents,
 		worker_begin(m->model->worker, common);
 	if (!m->mine.status && !file && drifts)
 		memcpy(params, common, m->model->layout.count * sizeof(*params));
-	return meeting_judge(m); /* all ranks have read the snapshots after this round */
+	return meeting_judge(m); /* after this round, all ranks have read the snapshots */
 }
 
 /* From here on, a failure on any rank leaves all ranks with a part of the checkpoint. */
@@ -364,7 +365,8 @@ static int load_in_rounds(struct meeting *m, const struct contents *contents,
 	if (!rc || m->lost)
 		return rc;
 	snprintf(text, sizeof text, "%s", sluice_last_error());
-	return fail_quietly(rc, "%s; the model now has a part of the checkpoint: close it", text);
+	return fail_quietly(rc, "%s; the model now has only a part of the checkpoint: close it",
+			    text);
 }
 
 /* Loads the opened checkpoint, unless a rank could not open its part. The caller has set
@@ -380,8 +382,8 @@ static int load_opened(struct meeting *m, struct contents *contents, struct chec
 	return rc;
 }
 
-/* failed: this rank cannot take part, for the reason in sluice_last_error(), which all ranks must
- * receive. */
+/* failed: 1 if this rank cannot take part. All ranks must receive the reason, which is in
+ * sluice_last_error(). */
 static int restore_in_rounds(struct meeting *m, const char *dir, float *params, int failed)
 {
 	sluice_model *model = m->model;

@@ -13,8 +13,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* The section of each kept vector in a checkpoint. 0: a run with this vector cannot be saved, or
- * the vector starts again from zero. */
+/* The section of each kept vector in a checkpoint. 0 means that a run with this vector cannot be
+ * saved, or that the vector starts again from zero. */
 static const enum section_kind section_of[KEPTS] = {
 	[KEPT_RESIDUAL] = SECTION_WORKER_RESIDUAL,
 	[KEPT_VELOCITY] = SECTION_WORKER_VELOCITY,
@@ -34,7 +34,7 @@ static void add_vectors(struct contents *c, const sluice_model *model, const str
 			uint32_t id)
 {
 	for (int k = 0; k < KEPTS; k++) {
-		/* Without a memory, the accumulator is only scratch memory. */
+		/* With memory=none, the accumulator is only scratch memory. */
 		const int scratch = k == KEPT_RESIDUAL && model->recipe.memory == MEMORY_NONE;
 
 		if (v->of[k] && section_of[k] && !scratch)
@@ -204,7 +204,7 @@ int contents_of(sluice_model *model, float *own, struct contents *c)
 {
 	struct worker *w = model->worker;
 	*c = (struct contents){
-		/* Every vector, and the other sections that are added below. */
+		/* memory for every vector, and for the other sections that are added below */
 		.sections = calloc(KEPTS + 5 + (KEPTS + 3) * (size_t)model->n_own,
 				   sizeof *c->sections),
 		.numbers = calloc(1 + (size_t)model->n_own + LAZY_NUMBERS, sizeof *c->numbers)

@@ -15,8 +15,8 @@ struct contents {
 	uint32_t n;
 };
 
-/* Sets the numbers to the current state. own: with signal=drift, the worker's own parameters, to be
- * saved or filled. Returns 0 or SLUICE_ENOMEM. Requires the token. */
+/* Sets the numbers to the current state. own: with signal=drift, the worker's own parameters, which
+ * are to be saved or filled. Returns 0 or SLUICE_ENOMEM. Token held. */
 int contents_of(sluice_model *model, float *own, struct contents *c);
 void contents_free(struct contents *c);
 
@@ -24,8 +24,9 @@ void contents_free(struct contents *c);
  * nothing. Returns 0 or SLUICE_EWIRE. */
 int contents_check(const sluice_model *model, const struct contents *c, uint64_t step,
 		   const struct checkpoint_file *file);
-/* Copies the checked numbers to the model; checkpoint_file_load() fills the vectors. Token held.
- * contents_restore_window() needs the filled vectors, so it is called last, without the token. */
+/* contents_restore_numbers() copies the checked numbers to the model; checkpoint_file_load() fills
+ * the vectors. Token held. contents_restore_window() needs the filled vectors, so it is called
+ * last, without the token. */
 void contents_restore_numbers(sluice_model *model, const struct contents *c);
 void contents_restore_window(sluice_model *model, const struct contents *c);
 #endif

@@ -256,7 +256,7 @@ static int file_damaged(const struct checkpoint_file *f, const char *part, const
 		    part, why);
 }
 
-/* Reads the next n bytes of the content. `part` names them in messages. */
+/* Reads the next n bytes of the content. `part` is their name in messages. */
 static int get_bytes(struct checkpoint_file *f, void *out, size_t n, const char *part)
 {
 	if (f->bytes && n > f->sum.bytes - f->at)
@@ -293,14 +293,13 @@ static int other_shape(const struct checkpoint_file *f, const char *what, uint64
 		       uint64_t here)
 {
 	return fail(SLUICE_EINVAL,
-		    "the checkpoint file %s was made for %llu %s, this job has %llu: restore with "
-		    "the same "
-		    "numbers of ranks, workers (servers=), shards and parameters",
+		    "the checkpoint file %s was made for %llu %s, but this job has %llu: restore "
+		    "with the same numbers of ranks, workers (servers=), shards and parameters",
 		    f->path, (unsigned long long)made, what, (unsigned long long)here);
 }
 
-/* Compares the values that LATEST records. A difference means damage, or a file of another
- * checkpoint. */
+/* Compares the file with the values that LATEST records. If they differ, the file is damaged or
+ * belongs to another checkpoint. */
 static int check_place(const struct checkpoint_file *f, const uint8_t *h)
 {
 	const struct checkpoint_identity *want = &f->identity;
@@ -326,9 +325,8 @@ static int get_header(struct checkpoint_file *f, uint64_t *schema_out, uint32_t 
 		return file_damaged(f, "the header", "it is no checkpoint file of Sluice");
 	if (get_le32(h + 4) != CHECKPOINT_VERSION)
 		return fail(SLUICE_EWIRE,
-			    "the checkpoint file %s has format version %u, this Sluice (%s) reads "
-			    "version %d: use "
-			    "the release that wrote it",
+			    "the checkpoint file %s has format version %u, but this Sluice (%s) "
+			    "reads version %d: use the release that wrote it",
 			    f->path, get_le32(h + 4), sluice_version(NULL), CHECKPOINT_VERSION);
 	if ((rc = get_crc(f, "the header")))
 		return rc;
@@ -359,8 +357,8 @@ static int get_section_head(struct checkpoint_file *f, enum section_kind kind, u
 	return rc;
 }
 
-/* Returns 1 if the text, which comes from outside, could control a terminal that shows it in a
- * message. */
+/* Returns 1 if a text from outside has bytes that could control the terminal on which a message
+ * shows it. */
 static int holds_control_bytes(const char *text, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
@@ -376,8 +374,8 @@ static int word_length(const char *word)
 	return n < 80 ? (int)n : 80;
 }
 
-/* Compares the recipe by its text, so that a message can name the difference. Other differences of
- * the model are only found by the digest. */
+/* Compares the recipe by its text, so that a message can name the difference. The digest covers
+ * everything else, but cannot tell what differs. */
 static int get_recipe(struct checkpoint_file *f, uint64_t schema)
 {
 	const char *part = section_text(SECTION_RECIPE, 0);
@@ -397,12 +395,12 @@ static int get_recipe(struct checkpoint_file *f, uint64_t schema)
 		return file_damaged(f, part, "it holds a NUL byte or another control character");
 	if (strcmp(text, f->recipe)) {
 		size_t word = recipe_word_apart(text, f->recipe);
-		return fail(
-			SLUICE_EINVAL,
-			"the checkpoint file %s was made with \"%.*s\" in the recipe, this model "
-			"has \"%.*s\": open the model with the checkpoint's recipe, \"%.300s\"",
-			f->path, word_length(text + word), text + word,
-			word_length(f->recipe + word), f->recipe + word, text);
+		return fail(SLUICE_EINVAL,
+			    "the checkpoint file %s was made with \"%.*s\" in the recipe, but this "
+			    "model has \"%.*s\": open the model with the checkpoint's recipe, "
+			    "\"%.300s\"",
+			    f->path, word_length(text + word), text + word,
+			    word_length(f->recipe + word), f->recipe + word, text);
 	}
 	if (schema != f->identity.schema)
 		return fail(
@@ -477,7 +475,7 @@ static int read_sections(struct checkpoint_file *f, int store)
 static int open_regular(struct checkpoint_file *f)
 {
 	struct stat st;
-	/* Opening a FIFO must not block. */
+	/* O_NONBLOCK keeps the open of a FIFO from blocking. */
 	f->fd = open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	if (f->fd < 0)
 		return durable_failed("open", f->path);
@@ -493,7 +491,7 @@ static int open_regular(struct checkpoint_file *f)
 	return 0;
 }
 
-/* bytes: NULL, or the content that replaces the file at path. */
+/* bytes: the content that replaces the file at path; NULL if there is a file. */
 static int open_content(const char *path, const uint8_t *bytes,
 			const struct checkpoint_identity *identity,
 			const struct checkpoint_section *sections, uint32_t n_sections,
@@ -544,7 +542,7 @@ int checkpoint_bytes_peek(const uint8_t *bytes, uint64_t n, uint64_t *step_out,
 	return 0;
 }
 
-/* The last four bytes are the CRC of all other bytes, which LATEST records for a file. */
+/* The last four bytes are the CRC of all other bytes. For a file, LATEST records this CRC. */
 int checkpoint_bytes_open(const uint8_t *bytes, uint64_t n,
 			  const struct checkpoint_identity *identity,
 			  const struct checkpoint_section *sections, uint32_t n_sections,

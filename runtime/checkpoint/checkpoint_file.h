@@ -29,12 +29,12 @@
 enum {
 	CHECKPOINT_VERSION = 1,
 	CHECKPOINT_HEADER_BYTES = 72,
-	CHECKPOINT_SECTION_BYTES = 24 /* bytes of a section in addition to its payload */
+	CHECKPOINT_SECTION_BYTES = 24 /* bytes that a section takes in addition to its payload */
 };
 
 enum section_kind {
 	SECTION_RECIPE = 1, /* text, which only checkpoint_file.c writes and compares */
-	/* numbers: the bits of the learning rate, and in bit 32 whether a new reference is
+	/* numbers: the bits of the learning rate, and as bit 32 whether a new reference is
 	 * needed */
 	SECTION_WORKER,
 	SECTION_WORKER_RESIDUAL,
@@ -53,13 +53,13 @@ enum section_kind {
 	SECTION_WORKER_CENSUS = 16, /* numbers of census_save_worker() and census_save_shard() */
 	SECTION_SHARD_CENSUS,
 	SECTION_WORKER_GUARD, /* numbers: guard_save() */
-	SECTION_SHARD_GUARD,  /* number: how often the density was doubled */
+	SECTION_SHARD_GUARD,  /* a number: how often the density was doubled */
 	SECTION_SHARD_VARIANCE,
-	SECTION_WORKER_OWN    /* signal=drift: the program's parameters */
+	SECTION_WORKER_OWN /* signal=drift: the program's parameters */
 };
 
-/* A section: the values to write, or the memory to read into. Writers and readers use the same
- * table. */
+/* A section of the content. Writers set the values; readers set the memory into which to read. Both
+ * use the same table. */
 struct checkpoint_section {
 	enum section_kind kind;
 	uint32_t id;
@@ -68,7 +68,7 @@ struct checkpoint_section {
 	uint64_t *numbers;
 };
 
-/* The owner of the state, and the values that a reader expects. */
+/* The rank and job that own the state, and the values that a reader expects. */
 struct checkpoint_identity {
 	uint32_t rank, size, workers, shards;
 	uint64_t count, step, schema;
@@ -92,24 +92,25 @@ int checkpoint_file_write(const char *path, const struct checkpoint_identity *id
 struct checkpoint_file;
 
 /* Opens and reads the whole file, and checks that it has exactly these sections in this order.
- * values[] are not changed; numbers[] are filled, and the caller checks them. SLUICE_EIO: the file
- * cannot be read. SLUICE_EWIRE: it is damaged, or is not the file that LATEST names; the message
- * has file and section. SLUICE_EINVAL: it was made for another shape of the job, model or recipe;
- * the message has both. SLUICE_ENOMEM. */
+ * values[] do not change; numbers[] are filled, and the caller checks them. Fails with SLUICE_EIO
+ * if the file cannot be read, and with SLUICE_EWIRE if it is damaged or is not the file that LATEST
+ * names; the message then names file and section. Fails with SLUICE_EINVAL if the file was made for
+ * another shape of the job, model or recipe; the message then names both. Also fails with
+ * SLUICE_ENOMEM. */
 int checkpoint_file_open(const char *path, const struct checkpoint_identity *identity,
 			 const struct checkpoint_section *sections, uint32_t n_sections,
 			 const struct checkpoint_sum *sum, struct checkpoint_file **file_out);
-/* Fills values[] of all sections, and repeats every check. If this fails, because the file changed
- * meanwhile or the disk failed, values[] are unspecified. */
+/* Fills values[] of all sections, and repeats every check. If the file has changed meanwhile or the
+ * disk fails, this fails, and values[] are unspecified. */
 int checkpoint_file_load(struct checkpoint_file *file);
-/* These functions handle the same content in memory, for programs that write it to their files. Its
- * size depends only on the shape of the model. */
+/* The functions below handle the same content in memory, for programs that write it to their own
+ * files. Its size depends only on the shape of the model. */
 uint64_t checkpoint_bytes_size(const char *recipe, const struct checkpoint_section *sections,
 			       uint32_t n_sections);
 /* Writes exactly checkpoint_bytes_size() bytes. Fails with SLUICE_ENOMEM or SLUICE_ENUMERIC. */
 int checkpoint_bytes_write(uint8_t *out, const struct checkpoint_identity *identity,
 			   const struct checkpoint_section *sections, uint32_t n_sections);
-/* Reads step and generation, which are not validated before checkpoint_bytes_open(). Returns 0 or
+/* Reads step and generation. They are not validated before checkpoint_bytes_open(). Returns 0 or
  * SLUICE_EWIRE. */
 int checkpoint_bytes_peek(const uint8_t *bytes, uint64_t n, uint64_t *step_out,
 			  uint32_t *generation_out);
@@ -118,8 +119,8 @@ int checkpoint_bytes_open(const uint8_t *bytes, uint64_t n,
 			  const struct checkpoint_identity *identity,
 			  const struct checkpoint_section *sections, uint32_t n_sections,
 			  struct checkpoint_file **file_out);
-/* Refuses numbers[] that the caller found invalid: SLUICE_EWIRE with a message that names file and
- * section. */
+/* Reports that the caller found numbers[] invalid: returns SLUICE_EWIRE with a message that names
+ * file and section. */
 int checkpoint_file_refuse(const struct checkpoint_file *file,
 			   const struct checkpoint_section *section, const char *why);
 void checkpoint_file_close(struct checkpoint_file **file);

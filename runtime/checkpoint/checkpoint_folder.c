@@ -30,7 +30,7 @@ static void generation_name(uint64_t step, uint32_t generation, char name[NAME_B
 	snprintf(name, NAME_BYTES, "step-%012" PRIu64 "-%08" PRIx32, step, generation);
 }
 
-/* Returns 1 if generation_name() made this name. Sluice owns nothing else in DIR. */
+/* Returns 1 if generation_name() made this name. Sluice owns no other entries of DIR. */
 static int is_generation(const char *name, uint64_t *step_out, uint32_t *generation_out)
 {
 	char again[NAME_BYTES];
@@ -69,7 +69,8 @@ void checkpoint_path(const struct checkpoint_place *place, uint32_t rank,
 
 /* ---- directories --------------------------------------------------------------- */
 
-/* Creates one directory of a path. A new directory is permanent once its parent is synchronised. */
+/* Creates one directory of a path. A new directory survives a crash only once its parent is
+ * synchronised. */
 static int make_folder(const char *path)
 {
 	if (!mkdir(path, 0777)) {
@@ -121,9 +122,8 @@ int checkpoint_dir(const char *dir, int make, char absolute[CHECKPOINT_DIR_BYTES
 	}
 	if (!rc && n >= CHECKPOINT_DIR_BYTES)
 		rc = fail(SLUICE_EINVAL,
-			  "the path of the checkpoint directory %.64s... is %zu bytes long, at "
-			  "most %d: choose a "
-			  "shorter one",
+			  "the path of the checkpoint directory %.64s... is %zu bytes long, but "
+			  "the limit is %d: choose a shorter one",
 			  dir, n, CHECKPOINT_DIR_BYTES - 1);
 	if (!rc)
 		memcpy(absolute, found, n + 1);
@@ -163,7 +163,7 @@ static int latest_path(const char *dir, char path[DURABLE_PATH_BYTES])
 			    "the path of the checkpoint directory %.64s... is too long", dir);
 }
 
-/* Prints the whole text into malloc'ed memory. Returns NULL if there is no memory. */
+/* Prints the whole text into memory from malloc(). Returns NULL if there is no memory. */
 static char *print_manifest(const struct checkpoint_manifest *m, size_t *bytes_out)
 {
 	size_t cap = ((size_t)m->ranks + 8) * LINE_BYTES_MAX, n;
@@ -190,8 +190,8 @@ static void warn_of(const char *what, const char *path)
 		 errno_text(errno));
 }
 
-/* Makes a unique name for a draft of LATEST. Two ranks may write drafts at the same time if one of
- * them was stopped and has not noticed that the other is now the leader. */
+/* Makes a unique name for a draft of LATEST. Two ranks may write drafts at the same time: one of
+ * them was stopped, and has not noticed that the other is now the leader. */
 static int draft_name(char draft[DRAFT_BYTES])
 {
 	uint32_t number;
@@ -201,8 +201,8 @@ static int draft_name(char draft[DRAFT_BYTES])
 	return 0;
 }
 
-/* Removes the drafts of ranks that were stopped or have ended. A rank that resumes then has no
- * draft that could replace LATEST. */
+/* Removes the drafts of ranks that were stopped or have ended. If such a rank resumes, it then has
+ * no draft with which it could replace LATEST. */
 static void remove_other_drafts(const char *dir, const struct durable *own)
 {
 	DIR *entries = opendir(dir);
@@ -256,7 +256,7 @@ static int manifest_damaged(const char *path, const char *why)
 		    path, why);
 }
 
-/* Reads a small file into malloc'ed, NUL-terminated text. */
+/* Reads a small file into NUL-terminated text in memory from malloc(). */
 static int read_text(const char *dir, const char *path, char **text_out, size_t *bytes_out)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -300,8 +300,8 @@ static const char *next_line(const char *at)
 	return end ? end + 1 : at + strlen(at);
 }
 
-/* Parses leniently, because the caller compares the printed manifest with the text and refuses
- * everything else. */
+/* Parses leniently, because the caller prints the parsed manifest again and refuses any text that
+ * differs from it. */
 static int parse_manifest(const char *path, const char *text, size_t bytes,
 			  struct checkpoint_manifest *m)
 {
@@ -309,9 +309,8 @@ static int parse_manifest(const char *path, const char *text, size_t bytes,
 	uint64_t step = 0;
 	if (sscanf(text, "sluice checkpoint %9d", &version) == 1 && version != CHECKPOINT_VERSION)
 		return fail(SLUICE_EWIRE,
-			    "%s has format version %d, this Sluice (%s) reads version %d: use the "
-			    "release that "
-			    "wrote it",
+			    "%s has format version %d, but this Sluice (%s) reads version %d: use "
+			    "the release that wrote it",
 			    path, version, sluice_version(NULL), CHECKPOINT_VERSION);
 	if (sscanf(text,
 		   "sluice checkpoint %9d\nfolder step-%20" SCNu64 "-%8" SCNx32 "\nstep %20" SCNu64
@@ -326,7 +325,7 @@ static int parse_manifest(const char *path, const char *text, size_t bytes,
 	for (int line = 0; line < 4; line++)
 		text = next_line(text);
 	for (uint32_t r = 0; r < m->ranks; r++, text = next_line(text)) {
-		/* sscanf() first searches for the end of its whole text, so it gets one line at a
+		/* sscanf() first searches for the end of its text, so it gets only one line at a
 		 * time. */
 		char line[LINE_BYTES_MAX];
 		uint32_t rank;
@@ -363,8 +362,8 @@ int checkpoint_manifest_read(const char *dir, struct checkpoint_manifest *manife
 
 /* ---- removal --------------------------------------------------------------- */
 
-/* Removes the directory of a generation. If it contains anything other than rank files, it stays
- * and a warning is logged. */
+/* Removes the directory of a generation. If the directory contains anything but rank files, it
+ * stays, and a warning is logged. */
 static void remove_generation(const char *folder)
 {
 	DIR *entries = opendir(folder);
@@ -382,9 +381,9 @@ static void remove_generation(const char *folder)
 		warn_of("remove", folder);
 }
 
-/* Returns 0 only if LATEST certainly does not name this generation. On a file server, even a failed
- * rename may have taken effect. Logs nothing, because the caller reports the failure that came
- * before. */
+/* Returns 0 only if LATEST certainly does not name this generation. On a file server, even a rename
+ * that failed may have taken effect. Logs nothing, because the caller reports the earlier
+ * failure. */
 static int may_be_latest(const struct checkpoint_place *place)
 {
 	char path[DURABLE_PATH_BYTES], name[NAME_BYTES], line[NAME_BYTES + 16], head[256];

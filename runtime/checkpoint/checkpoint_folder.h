@@ -12,14 +12,14 @@
 #include "checkpoint/checkpoint_file.h"
 #include "checkpoint/durable.h"
 
-/* The longest path of DIR with its NUL. It fits into a control message and into
+/* The longest path of DIR, including its NUL. Such a path fits into a control message and into
  * DURABLE_PATH_BYTES. */
 enum { CHECKPOINT_DIR_BYTES = 900 };
 
 struct checkpoint_place {
 	char dir[CHECKPOINT_DIR_BYTES]; /* an absolute path */
 	uint64_t step;
-	uint32_t generation; /* random, so that two attempts at one step differ */
+	uint32_t generation; /* random, so that two attempts at the same step differ */
 };
 
 struct checkpoint_manifest {
@@ -29,7 +29,7 @@ struct checkpoint_manifest {
 	struct checkpoint_sum *sums; /* one per rank; freed by the manifest's owner */
 };
 
-/* Writes the absolute path of dir. With make, first creates it and its parents. Fails with
+/* Writes the absolute path of dir. With `make`, first creates dir and its parents. Fails with
  * SLUICE_EINVAL (too long) or SLUICE_EIO. */
 int checkpoint_dir(const char *dir, int make, char absolute[CHECKPOINT_DIR_BYTES]);
 /* Creates the directory of a new generation and fills in place->generation. Returns 0 or
@@ -39,25 +39,26 @@ int checkpoint_begin(struct checkpoint_place *place);
 void checkpoint_path(const struct checkpoint_place *place, uint32_t rank,
 		     char path[DURABLE_PATH_BYTES]);
 
-/* Makes this generation the valid one. After SLUICE_EIO the previous generation is still valid, or
- * this one if only the last synchronization failed; both are complete. still() (may be NULL) is
- * called after everything is written, directly before LATEST is replaced. If it returns another
- * value than 0, LATEST is not replaced, and that value is returned. */
+/* Makes this generation the valid one. After SLUICE_EIO the previous generation is still valid; but
+ * if only the last synchronization failed, this one is. Both are complete. still() may be NULL. It
+ * is called when everything is written, directly before LATEST is replaced. If it does not return
+ * 0, LATEST is not replaced, and its value is returned. */
 int checkpoint_manifest_write(const char *dir, const struct checkpoint_manifest *manifest,
 			      int (*still)(void *context), void *context);
 /* Fails with SLUICE_EIO if there is no manifest or it cannot be read, and with SLUICE_EWIRE if it
  * is damaged. The caller frees sums. */
 int checkpoint_manifest_read(const char *dir, struct checkpoint_manifest *manifest_out);
 
-/* Removes the remains of a failed checkpoint, unless LATEST names it. Failures are warnings. */
+/* Removes the remains of a failed checkpoint, unless LATEST names that checkpoint. Failures are
+ * logged as warnings. */
 void checkpoint_drop(const struct checkpoint_place *place);
 /* Lists the other generations: the previous one, and the remains of interrupted checkpoints. Only
- * directories named as above are listed. The list is made before LATEST names this generation, and
- * the directories are removed afterwards. If a rank is stopped in between and resumes after the
- * others have continued without it, it therefore removes none of their directories. Failures are
- * warnings. */
+ * directories whose names have the form above are listed. The list is made before LATEST names this
+ * generation, and the directories are removed afterwards. If this rank is stopped in between, the
+ * others may continue without it and make new directories. When the rank resumes, it removes none
+ * of these, because its list is older. Failures are logged as warnings. */
 struct checkpoint_others *checkpoint_others(const struct checkpoint_place *place);
-/* Frees the list. With outdated, first removes the generations in it. */
+/* Frees the list. With `outdated`, first removes the listed generations. */
 void checkpoint_clean(const struct checkpoint_place *place, struct checkpoint_others **list,
 		      int outdated);
 #endif

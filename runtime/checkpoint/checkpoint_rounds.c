@@ -31,7 +31,7 @@ void meeting_heard(const struct meeting *m, int rank, struct word *out)
 	const uint8_t *row = m->heard + (size_t)rank * ROW_BYTES;
 	out->status = (int32_t)get_le32(row);
 	if (out->status > 0 || out->status < SLUICE_EIO)
-		out->status = SLUICE_EWIRE; /* the status that a peer sent is not an error code */
+		out->status = SLUICE_EWIRE; /* a peer sent a status that is not an error code */
 	out->model = get_le32(row + 4);
 	out->step = get_le64(row + 8);
 	out->digest = get_le64(row + 16);
@@ -40,7 +40,7 @@ void meeting_heard(const struct meeting *m, int rank, struct word *out)
 	out->generation = get_le32(row + 36);
 	memcpy(out->text, row + ROW_TEXT, ROW_TEXT_BYTES);
 	out->text[ROW_TEXT_BYTES - 1] = '\0';
-	if (out->status) /* a failed rank sends the reason, any other rank a directory */
+	if (out->status) /* text is then the reason for a failure; otherwise it is a directory */
 		blank_controls(out->text);
 }
 
@@ -89,7 +89,7 @@ int meeting_open(sluice_model *model, enum collective op, struct meeting **out)
 	return 0;
 }
 
-/* Makes a round: all ranks send m->said. Fails only if the job does. */
+/* Makes a round, in which all ranks send m->said. Fails only if the job has failed. */
 static int exchange(struct meeting *m)
 {
 	const sluice_job *job = m->model->job;
@@ -103,7 +103,8 @@ static int exchange(struct meeting *m)
 	return rc;
 }
 
-/* Makes a round: all ranks send m->mine, and after a failure also the thread's last error. */
+/* Makes a round, in which all ranks send m->mine. After a failure, a rank also sends its thread's
+ * last error. */
 static int speak(struct meeting *m)
 {
 	m->mine.model = m->model->id;
@@ -136,7 +137,7 @@ int meeting_judge(struct meeting *m)
 	return rc ? rc : verdict(m);
 }
 
-/* Compares the rows. Every rank has the same rows and gets the same result. */
+/* Compares the rows. Every rank has the same rows, so it gets the same result. */
 static int compare_terms(struct meeting *m, const char *function)
 {
 	const sluice_job *job = m->model->job;
@@ -146,9 +147,10 @@ static int compare_terms(struct meeting *m, const char *function)
 			continue;
 		meeting_heard(m, r, &w);
 		if (w.model != m->terms.model)
-			return fail(SLUICE_EINVAL, "%s: %s calls it for model %u, %s for model %u",
-				    function, rank_text(job, m->leader), m->terms.model,
-				    rank_text(job, r), w.model);
+			return fail(SLUICE_EINVAL,
+				    "%s: %s calls it for model %u, but %s for model %u", function,
+				    rank_text(job, m->leader), m->terms.model, rank_text(job, r),
+				    w.model);
 		if (r >= job->workers)
 			continue;
 		if (w.digest != m->terms.digest)
@@ -156,8 +158,8 @@ static int compare_terms(struct meeting *m, const char *function)
 				    function, rank_text(job, m->leader), rank_text(job, r));
 		if (m->op == COLLECTIVE_CHECKPOINT && w.step != m->terms.step)
 			return fail(SLUICE_EINVAL,
-				    "%s: %s is at step %llu, %s at step %llu: call it after the "
-				    "same step on all workers",
+				    "%s: %s is at step %llu, but %s is at step %llu: call it after "
+				    "the same step on all workers",
 				    function, rank_text(job, m->leader),
 				    (unsigned long long)m->terms.step, rank_text(job, r),
 				    (unsigned long long)w.step);

@@ -47,8 +47,8 @@ int durable_open(struct durable *file, const char *path, const char *draft)
 			0600);
 	if (file->fd < 0)
 		return durable_failed("open", file->temporary);
-	/* Sets the mode, because a crash may have left a file with another mode. File systems
-	 * without modes refuse this. */
+	/* Sets the mode, because a crash may have left the file with another mode. File systems
+	 * without modes refuse this, which is no error. */
 	fchmod(file->fd, 0600);
 	return 0;
 }
@@ -131,8 +131,8 @@ int durable_sync_folder(const char *path)
 	int failed = fsync(fd), err = errno;
 	close(fd);
 	errno = err;
-	/* File systems that cannot synchronise directories return one of these errors. They have no
-	 * better way to make names permanent. */
+	/* File systems that cannot synchronise directories return one of these errors. They offer
+	 * no better way to make names permanent. */
 	if (failed && err != EINVAL && err != EOPNOTSUPP)
 		return durable_failed("fsync", path);
 	return 0;

@@ -28,7 +28,7 @@ static int check_samples(const char *function, const uint32_t *sample, size_t se
 
 /* ---- any distribution ------------------------------------------------------ */
 
-/* E |p' - p|_2^2 = (1 - |p|_2^2) / N, because N p'_j is binomial; so E |p' - p|_1 <= sqrt(n /
+/* N p'_j is binomial, so E |p' - p|_2^2 = (1 - |p|_2^2) / N, and therefore E |p' - p|_1 <= sqrt(n /
  * N). */
 SLUICE_API int sluice_estimate_samples(const uint32_t *sample, size_t servers, uint32_t n,
 				       double *p)
@@ -49,8 +49,8 @@ SLUICE_API int sluice_estimate_samples(const uint32_t *sample, size_t servers, u
 	return 0;
 }
 
-/* Returns a word of a server's subset. Each element is in the subset with probability 1/2, by a bit
- * of the random numbers for (seed, server). */
+/* Returns a word of a server's subset. A bit of the random numbers for (seed, server) decides
+ * whether an element is in the subset, so the probability is 1/2. */
 static void subset_word(uint64_t seed, uint64_t server, uint32_t element, uint32_t four[4])
 {
 	const struct random_stream stream = { .purpose = RANDOM_SUBSET,
@@ -73,9 +73,9 @@ SLUICE_API int sluice_subset_bit(uint64_t seed, uint64_t server, uint32_t sample
 	return is_member(four, sample);
 }
 
-/* Server i adds +1 to p_j if j's membership agrees with its bit, otherwise -1. For j = its sample
- * they always agree; for any other j the odds are even. So E p'_j = p_j, the variance is (1 -
- * p_j^2) / N, and E |p' - p|_2^2 <= n / N. */
+/* Server i adds +1 to p_j if its bit equals 1 exactly when j is in its subset, and otherwise -1.
+ * For its own sample j this is always so; for any other j it is so with probability 1/2. Hence E
+ * p'_j = p_j, the variance is (1 - p_j^2) / N, and E |p' - p|_2^2 <= n / N. */
 SLUICE_API int sluice_estimate_bits(uint64_t seed, const uint8_t *bit, size_t servers, uint32_t n,
 				    double *p)
 {
@@ -116,8 +116,8 @@ static void add_end(uint32_t *end, size_t *n, uint32_t at)
 		end[(*n)++] = at;
 }
 
-/* With r = (N + 1) / I samples per interval, the interval that contains a given step of p has a
- * mass of (r + 1) / (N + 1) on average. Treating it as flat costs at most twice that. An element at
+/* With r = (N + 1) / I samples per interval, an interval that contains a step of p has a mass of (r
+ * + 1) / (N + 1) on average. Treating p as flat there costs at most twice that mass. An element at
  * which two cuts fall becomes its own interval. */
 SLUICE_API int sluice_intervals_cut(const uint32_t *sample, size_t servers, uint32_t n,
 				    size_t intervals, uint32_t *end, size_t *intervals_out)
@@ -140,7 +140,7 @@ SLUICE_API int sluice_intervals_cut(const uint32_t *sample, size_t servers, uint
 	memcpy(sorted, sample, servers * sizeof(*sorted));
 	qsort(sorted, servers, sizeof(*sorted), ascending);
 	for (size_t i = 1, next; i < intervals; i++) {
-		/* the rank of an order statistic, counted from 1 */
+		/* `rank` is that of an order statistic, counted from 1. */
 		size_t rank = i * (servers + 1) / intervals;
 
 		next = (i + 1) * (servers + 1) / intervals;
@@ -156,10 +156,10 @@ SLUICE_API int sluice_intervals_cut(const uint32_t *sample, size_t servers, uint
 	return 0;
 }
 
-/* If p does not increase, treating interval j, of length l_j, as flat costs at most l_j times the
- * decrease of p over it. Summation by parts turns the total into the sum of (l_j - l_(j-1)) p(begin
- * of j). Each increase of the length by one comes after a run of intervals with a mass of at least
- * p(begin) / (1.45 growth), so the total is at most 2 growth. */
+/* Let p not increase, and let interval j have length l_j. Treating p as flat there costs at most
+ * l_j times the decrease of p over the interval. Summation by parts turns the total into the sum of
+ * (l_j - l_(j-1)) p(begin of j). Each increase of the length by one follows a run of intervals with
+ * a mass of at least p(begin) / (1.45 growth), so the total is at most 2 growth. */
 SLUICE_API int sluice_intervals_grow(uint32_t n, double growth, uint32_t *end, size_t room,
 				     size_t *intervals_out)
 {
@@ -203,8 +203,8 @@ SLUICE_API size_t sluice_interval_of(const uint32_t *end, size_t intervals, uint
 	return low;
 }
 
-/* For I intervals, the expected error of their masses is at most sqrt(I / N). The error of p is at
- * most that plus the part of p that is not flat within intervals. */
+/* The expected error of the masses of I intervals is at most sqrt(I / N). The error of p is at most
+ * that, plus the error of treating p as flat within each interval. */
 SLUICE_API int sluice_estimate_intervals(const uint32_t *end, const uint64_t *count,
 					 size_t intervals, uint32_t n, double *p)
 {

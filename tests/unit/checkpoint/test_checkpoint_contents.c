@@ -229,7 +229,7 @@ TEST(restore__a_number_that_cannot_be__refused_and_nothing_stored)
 TEST(restore__a_step_within_a_period__refused)
 {
 	static const struct content content = { EVERY, SECTION_SHARD, 0, STEPS / 2, NULL };
-	struct test test = { .content = &content, .step = STEPS + 1, .why = "no multiple of 2" };
+	struct test test = { .content = &content, .step = STEPS + 1, .why = "not a multiple of 2" };
 
 	run(&test);
 }

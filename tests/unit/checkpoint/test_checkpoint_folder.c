@@ -231,7 +231,7 @@ CASE(dir__NULL_empty_or_too_long_is_EINVAL)
 	memset(given, 'x', sizeof given);
 	given[sizeof given - 1] = '\0';
 	assert_int_equal(checkpoint_dir(given, 1, absolute), SLUICE_EINVAL);
-	assert_non_null(strstr(sluice_last_error(), "1799 bytes long, at most 899"));
+	assert_non_null(strstr(sluice_last_error(), "1799 bytes long, but the limit is 899"));
 }
 
 CASE(dir__a_file_in_its_place_is_EIO)

@@ -54,16 +54,16 @@ CASE(restore_into_another_job_or_model__EINVAL_naming_both)
 {
 	checkpoint_at(12);
 	open_job(2, 2, 0);
-	restore_refused(SLUICE_EINVAL, "made by 3 ranks, this job has 2");
+	restore_refused(SLUICE_EINVAL, "made by 3 ranks, but this job has 2");
 	open_job(RANKS_MAX, 2, 0); /* a server instead of a worker */
-	restore_refused(SLUICE_EINVAL, "3 workers, this job has 2");
+	restore_refused(SLUICE_EINVAL, "3 workers, but this job has 2");
 	open_job(RANKS_MAX, RANKS_MAX, 0);
 	for (int r = 0; r < RANKS_MAX; r++) {
 		snprintf(world.ranks[r].model.recipe_text, RECIPE_TEXT_BYTES, "up=all");
 		world.ranks[r].model.schema = 78;
 	}
 	restore_refused(SLUICE_EINVAL,
-			"\"up=topk(0.01)\" in the recipe, this model has \"up=all\"");
+			"\"up=topk(0.01)\" in the recipe, but this model has \"up=all\"");
 }
 
 CASE(restore_after_steps__EINVAL)
@@ -92,8 +92,8 @@ CASE(restore_that_fails_while_it_loads__the_model_can_only_be_closed)
 	for (failing = 0; failing < RANKS_MAX; failing++) {
 		open_job(RANKS_MAX, RANKS_MAX, 0);
 		run_job(1);
-		assert_all(SLUICE_EIO,
-			   "'s file failed; the model now has a part of the checkpoint: close it");
+		assert_all(SLUICE_EIO, "'s file failed; the model now has only a part of the "
+				       "checkpoint: close it");
 		run_job(1);
 		assert_all(SLUICE_EINVAL,
 			   "sluice_restore: loading a checkpoint into this model failed");

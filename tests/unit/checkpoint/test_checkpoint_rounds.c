@@ -95,7 +95,8 @@ CASE(different_steps__EINVAL_naming_both)
 	open_job(RANKS_MAX, RANKS_MAX, 13);
 	world.ranks[2].worker.step.done = 14;
 	run_job(0);
-	assert_all(SLUICE_EINVAL, "rank 0 (node n0) is at step 13, rank 2 (node n2) at step 14");
+	assert_all(SLUICE_EINVAL,
+		   "rank 0 (node n0) is at step 13, but rank 2 (node n2) is at step 14");
 	assert_int_equal(scratch_count(world.dir).folders, 0);
 }
 
