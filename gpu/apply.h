@@ -7,8 +7,8 @@
 #include <cuda_runtime_api.h>
 #include <stdint.h>
 
-/* Sets value[i] = vector[index[i]] and *found = count. If *refused is not zero, *found becomes
- * 0. */
+/* The arguments of a kernel that sets value[i] = vector[index[i]] and *found = count. If *refused
+ * is not zero, it sets *found to 0 instead. */
 struct gather_args {
 	const float *vector;
 	const uint32_t *index;

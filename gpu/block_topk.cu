@@ -10,9 +10,9 @@
 #include "gpu/sample.h"
 #include "gpu/sweep.h"
 
-/* The cut of a block: the keys above floor, and those equal to it before coordinate tie_end. The
- * selector's lists hold the cuts until the selection is put in order: there are at most as many
- * blocks as selected coordinates. */
+/* The cut of a block: the block selects the keys above floor, and those equal to floor before
+ * coordinate tie_end. The selector's lists hold the cuts until the selection is put in order. They
+ * have room for all cuts, because there are at most as many blocks as selected coordinates. */
 struct block_cut {
 	uint32_t floor, tie_end;
 };
@@ -40,15 +40,15 @@ struct block_shared {
 	uint32_t tie_end;
 };
 
-/* Returns coordinate i of a block that ends at `end`, or 0 if it is beyond the end or exempt, which
- * no cut counts. */
+/* Returns coordinate i of a block that ends at `end`. Returns 0 if i is beyond the end, or exempt,
+ * because cuts do not count such coordinates. */
 __device__ static inline float counted_value(const struct topk_args *a, uint32_t i, uint32_t end)
 {
 	return i < end && !exempt_within(a, i, 1) ? one(a->x ? a->x : a->residual, i, a->n) : 0;
 }
 
-/* Counts one key in shared memory. Unlike count_one(), it does not look at the other lanes: it is
- * slower only if the keys of many lanes share a bin. */
+/* Counts one key in shared memory. Unlike count_one(), it does not combine the keys of other lanes.
+ * It is slower only if the keys of many lanes share a bin. */
 __device__ static inline void count_alone(struct histogram *sh, struct known known, unsigned shift,
 					  float v)
 {
@@ -95,7 +95,7 @@ __device__ static inline void next_pass(const struct topk_args *a, struct histog
 	__syncthreads();
 }
 
-/* Returns the coordinate after the need-th key of a block that equals `key`. */
+/* Returns the coordinate after that of the need-th key of a block that equals `key`. */
 __device__ static inline uint32_t nth_tie(const struct topk_args *a, struct block_shared *sh,
 					  uint32_t begin, uint32_t end, uint32_t key, uint32_t need)
 {
@@ -172,7 +172,8 @@ __device__ static inline uint32_t mark_by_block(const struct topk_args *a, uint3
 					block++;
 					left = a->block;
 				}
-				if (!key) /* also beyond the end of the vector */
+				if (!key) /* this includes coordinates beyond the end of the
+					     vector */
 					continue;
 				const struct block_cut cut = cut_of_block(a, block);
 				if (key > cut.floor || exempt >> bit & 1 ||

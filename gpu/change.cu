@@ -9,7 +9,7 @@
 #include <float.h>
 #include <math.h>
 
-/* Adam's change at coordinate i. first: its first moment. */
+/* Returns Adam's change at coordinate i. first: the coordinate's first moment. */
 __device__ static inline float divide_by_root(const struct device_change *a, uint64_t i, float mean,
 					      float first)
 {

@@ -8,11 +8,11 @@
 #include "base/both.h"
 #include <stdint.h>
 
-/* Bit 31 is the coefficient of 1, bit 0 that of x^31, as in the checksum itself. */
+/* Bit 31 is the coefficient of x^0, and bit 0 that of x^31, as in the checksum itself. */
 #define CHECKSUM_POLYNOMIAL 0x82f63b78u
 #define CHECKSUM_ONE        0x80000000u
-/* The initial checksum. It has the same effect as adding it to the first word, and is added once
- * more after the last word. */
+/* The initial checksum. Adding this constant to the first word has the same effect as beginning
+ * with it. It is added once more after the last word. */
 #define CHECKSUM_BEGIN 0xffffffffu
 enum { CHECKSUM_NEAR = 256, CHECKSUM_FAR = 512 };
 
@@ -30,8 +30,9 @@ HOST_AND_DEVICE static inline uint32_t checksum_times(uint32_t a, uint32_t b)
 	return product;
 }
 
-/* The factors that account for the words after a word: near[i] = x^(32 * (i + 1)) if i words
- * follow, and far[i] = x^(32 * CHECKSUM_NEAR * i) for another i * CHECKSUM_NEAR words. */
+/* The factors that account for the words after a word. If i words follow, the factor is near[i] =
+ * x^(32 * (i + 1)). If i * CHECKSUM_NEAR more words follow, it is multiplied by far[i] = x^(32 *
+ * CHECKSUM_NEAR * i). */
 struct checksum_powers {
 	uint32_t near[CHECKSUM_NEAR], far[CHECKSUM_FAR];
 };

@@ -33,7 +33,7 @@ enum {
 	SIGNS_BYTES = 64  /* gives the words their own cache line */
 };
 
-/* The results, which are copied to the host in one piece. */
+/* The results, which are copied to the host in a single copy. */
 struct results {
 	struct push_summary summary;
 	struct push_part part[];
@@ -43,19 +43,19 @@ struct device_compressor {
 	struct device_selector *s;
 	struct device_sketch *sketch; /* NULL if the compressor was opened without sketches */
 	size_t parts, results_bytes;
-	struct results *results; /* results on the device; the places of the parts follow them */
+	struct results *results; /* results on the device, followed by the places of the parts */
 	struct push_place *places;
-	struct results *arrived; /* pinned memory; the places that the host requests follow the
-				    results */
+	struct results *arrived; /* pinned memory for the results, followed by the places that
+				    the host requests */
 	struct push_place *asked;
-	struct push_signs *signs; /* pinned memory, in front of `arrived` */
+	struct push_signs *signs; /* pinned memory, before `arrived` */
 	uint32_t turn;            /* number of the last push; 0 before the first */
 	struct encoder *encoder;
 	int device;   /* number of the GPU, for messages about an unfinished push */
 	int few_bits; /* 1 if values are encoded in few bits */
 	int known;    /* 1 if the host knows the lengths of the payloads */
-	/* The number of selected coordinates in the last push for which cuda_pushed() has
-	 * waited. */
+	/* The number of coordinates that the last push selected, of those pushes for which
+	 * cuda_pushed() has waited. */
 	uint32_t found;
 	/* Pinned memory for lists that kernels read; `landed` of its entries are in use. */
 	uint32_t *landing_index;
@@ -82,7 +82,7 @@ static int allocate_results(struct device_compressor *c, size_t bytes)
 	int rc;
 
 	capture_allow(&mode);
-	/* Kernels access pinned memory at the host's address. */
+	/* Kernels access pinned memory at the host's address, so no other address is needed. */
 	rc = cuda_check(cudaMalloc((void **)&c->results, bytes + widths), "allocating a push") ||
 	     cuda_check(cudaHostAlloc(&pinned, SIGNS_BYTES + bytes, cudaHostAllocDefault),
 			"allocating pinned memory") ||
@@ -153,7 +153,7 @@ void cuda_close(struct device_compressor **compressor)
 	*compressor = NULL;
 }
 
-/* Returns the number of the push being enqueued. 0 stands for no push. */
+/* Returns the number of the push that is being enqueued. 0 stands for no push. */
 static uint32_t next_turn(const struct device_compressor *c)
 {
 	return c->turn + 1 ? c->turn + 1 : 1;
@@ -164,7 +164,7 @@ static void ask_places(struct device_compressor *c, const struct device_part *pa
 {
 	uint32_t listed = 0;
 
-	/* The last push has been waited for, so the device has read its places. */
+	/* The host has waited for the last push, so the device has read that push's places. */
 	for (size_t i = 0; i < c->parts; i++) {
 		c->asked[i] = (struct push_place){ .begin = parts[i].begin,
 						   .span = parts[i].span,
@@ -208,8 +208,8 @@ static int stream_idle(void *stream, const char *what)
 	return cuda_check(error, what) ? -1 : 1;
 }
 
-/* Reserves `count` entries. If the memory is used up, waits for the stream: then all earlier lists
- * have been read. */
+/* Reserves `count` entries. If the memory is used up, waits for the stream, because then all
+ * earlier lists have been read. */
 static int land(struct device_compressor *c, uint64_t count, uint32_t **index, float **value,
 		void *stream)
 {
@@ -250,8 +250,8 @@ int cuda_lands(struct device_compressor *c, uint32_t count, void *stream)
 
 /* ---- the parts of a push ----------------------------------------------------- */
 
-/* Copies the request and zeroed results to the device. If something is selected, the kernel split
- * does this instead. */
+/* Copies the request and zeroed results to the device. Not needed if coordinates are selected,
+ * because the kernel split then does this. */
 static int send_places(struct device_compressor *c, void *stream)
 {
 	if (cuda_check(cudaMemcpyAsync(c->places, c->asked, c->parts * sizeof(*c->places),
@@ -264,8 +264,8 @@ static int send_places(struct device_compressor *c, void *stream)
 
 enum split { SPLIT_NOTHING, SPLIT_SELECTION, SPLIT_VECTOR };
 
-/* Enqueues the copy of the selection's result, and the computation of each part's range in the
- * selection or in the vector. */
+/* Enqueues the copy of the selection's result. Also enqueues the computation of each part's range
+ * in the selection or in the vector. */
 static int enqueue_split(struct device_compressor *c, enum split split, void *stream)
 {
 	const struct selector_view v = selector_view(c->s);
@@ -330,7 +330,7 @@ static int report(struct device_compressor *c, const struct device_push *push, v
 			  "starting the kernel report");
 }
 
-/* Returns the encoding of this push, with the places of its payloads. */
+/* Returns the encoding of this push, including the places of its payloads. */
 static struct encoding encoding_of(const struct device_compressor *c,
 				   const struct device_push *push, void *stream)
 {
@@ -389,7 +389,7 @@ static int enqueue_sketches(struct device_compressor *c, const struct device_pus
 	return encoder_seal(c->encoder, &e, all_cells(c, push->parts));
 }
 
-/* Writes the coordinates of all parts to pinned memory, where the kernel reads them. */
+/* Writes the requested coordinates of all parts to pinned memory, where the kernel reads them. */
 static int enqueue_values(struct device_compressor *c, const struct device_push *push, void *stream)
 {
 	const struct encoding e = encoding_of(c, push, stream);
@@ -491,8 +491,8 @@ int cuda_poll(struct device_compressor *c, int asks, void *stream)
 		return 1;
 	if (!asks)
 		return 0;
-	/* The calling thread may differ from the thread that pushed, and then NULL would mean the
-	 * default stream of another device. */
+	/* The calling thread may not be the one that pushed. Its current device may then be another
+	 * one, and NULL would mean the default stream of that device. */
 	if (selector_enter(c->s, &before))
 		return -1;
 	return selector_leave(c->s, before, query_stream(c, stream));
@@ -586,12 +586,12 @@ int cuda_fetch(struct device_compressor *c, uint32_t first, uint32_t count, uint
 
 	if (!count)
 		return 0;
-	if (selector_enter(c->s, &before)) /* this thread may differ from the thread that pushed */
+	if (selector_enter(c->s, &before)) /* this thread may not be the one that pushed */
 		return -1;
 	return selector_leave(c->s, before, copy_selection(c, first, count, index, value, stream));
 }
 
-/* Copies the values that the host left unsent in a part to the device. */
+/* Copies to the device the values that the host did not send for a part. */
 static int send_rest(const struct selector_view *v, const struct device_sent *sent,
 		     const float *rest, const uint32_t *unsent, void *stream)
 {

@@ -13,7 +13,8 @@ struct push_place {
 	uint32_t begin, span;
 	uint32_t capacity; /* most entries of its message */
 	uint8_t *payload;  /* device memory into which pack writes the payload */
-	uint8_t *copy;     /* device address of host memory for a copy; NULL: there is no copy */
+	uint8_t *copy;     /* where a copy goes, as a device address of host memory; NULL: there
+			      is no copy */
 	uint32_t bytes;    /* length of the payload if the host knows it, otherwise 0 */
 	uint32_t listed;   /* for values: the position of the part's coordinates in the list of
 			      all parts */
@@ -37,8 +38,8 @@ struct push_summary {
 	float bad;        /* the first value that is not finite */
 };
 
-/* Words in pinned memory. When the device reaches a stage, it sets the word to the number of the
- * push. */
+/* Words in pinned memory. When the device reaches a stage, it sets the stage's word to the number
+ * of the push. */
 struct push_signs {
 	uint32_t selected; /* the selection is done */
 	uint32_t done;     /* the results are in host memory */
@@ -51,14 +52,15 @@ struct split_args {
 	struct push_place *place;
 	uint32_t parts, room; /* room: number of entries in index */
 	int splits;           /* 0: the parts have no list entries */
-	int whole;            /* if set, the entries of a part are all its coordinates */
+	int whole;            /* 1: the entries of a part are all its coordinates */
 	struct push_summary *summary;
 	struct push_part *part;
 	uint32_t *selected; /* the address of push_signs.selected */
 	uint32_t number;    /* the number of this push */
 };
 
-/* Packs and quantises all parts. value receives the rest that the messages leave unsent. */
+/* The arguments of packing and quantising all parts. value receives the values that the messages do
+ * not carry. */
 struct push_pack_args {
 	const uint32_t *index;
 	float *value;
@@ -70,15 +72,15 @@ struct push_pack_args {
 	uint8_t *widths;      /* an entry per delta block of all parts */
 };
 
-/* Sends all coordinates of all parts: the sum of gradient and residual moves from the residual to
- * the payload. */
+/* The arguments of sending all coordinates of all parts. The sum of gradient and residual is moved
+ * from the residual to the payload. */
 struct push_dense_args {
 	const void *grad;
 	enum value_type grad_type;
 	float grad_scale; /* scale of an 8-bit gradient */
 	float scale;
 	int adds;       /* 0: the residual already is the sum */
-	int keep;       /* 0: there is no residual memory, and the old content of residual is not
+	int keep;       /* 0: there is no residual memory, so the old content of residual is not
 			   added */
 	int judge;      /* enum device_judge; FIRST also checks if the sum was computed before */
 	int sends_left; /* 1: the residual is sent even if the gradient is refused */
@@ -110,8 +112,8 @@ struct seal_args {
 	struct checksum_powers power;
 };
 
-/* Copies the values of all parts at the listed coordinates to their payloads. Coordinates are
- * relative to the part's begin. */
+/* The arguments of copying the values of all parts at the listed coordinates to their payloads.
+ * Coordinates count from the part's begin. */
 struct push_gather_args {
 	const float *vector;
 	const uint32_t *index; /* pinned memory, in the order of the parts */
@@ -119,8 +121,8 @@ struct push_gather_args {
 	uint32_t parts;
 };
 
-/* The update after a message: residual[index[i]] = value[i]. Unless the coordinate is exempt or was
- * not sent, also velocity[index[i]] = 0. */
+/* The arguments of the update after a message, which sets residual[index[i]] = value[i]. Unless the
+ * coordinate is exempt or was not sent, it also sets velocity[index[i]] = 0. */
 struct settle_args {
 	float *residual, *velocity; /* velocity may be NULL */
 	const uint32_t *index;      /* ascending */
@@ -131,14 +133,14 @@ struct settle_args {
 };
 
 struct report_args {
-	/* settle is applied if all parts are packed, unless residual is NULL. Its count is an upper
-	 * bound: the capacity of the lists. */
+	/* If all parts are packed, this is applied, unless its residual is NULL. Its count is an
+	 * upper bound: the capacity of the lists. */
 	struct settle_args settle;
 	int settled; /* 1 if the residual was already updated with the payloads */
 	struct push_summary *summary;
 	const struct push_part *part;
 	uint32_t parts;
-	/* If not NULL: its first non-finite value is reported. */
+	/* A gradient whose first non-finite value is reported; NULL: none is. */
 	const void *grad;
 	enum value_type grad_type;
 	float grad_scale;             /* scale of an 8-bit gradient */

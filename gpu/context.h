@@ -7,23 +7,23 @@
 #define GPU_CONTEXT_H
 #include <cuda_runtime_api.h>
 
-/* Returns 0 if work in which the host takes part may be enqueued on the stream now. Returns -1 if
- * the stream is being captured, or is the default stream while another one is captured. The query
- * does not invalidate a capture. */
+/* Returns 0 if work that involves the host may be enqueued on the stream now. Returns -1 if the
+ * stream is being captured, or if it is the default stream while another stream is being captured.
+ * The query itself does not invalidate a capture. */
 int cuda_ready(void *stream);
 
-/* Called in pairs around allocations and similar calls. In CUDA's default mode, such a call would
- * invalidate captures on all other streams. This thread may allow the call, because its allocations
- * are not part of a graph. */
+/* capture_allow() is called before allocations and similar calls, and capture_restore() after them.
+ * In CUDA's default mode, such a call would invalidate captures on all other streams. This thread
+ * may make such calls, because its allocations are not part of a graph. */
 void capture_allow(enum cudaStreamCaptureMode *before);
 void capture_restore(enum cudaStreamCaptureMode before);
 
-/* Opens a stream that is independent of the default stream, because the default stream cannot be
- * used while another one is captured. capture_stream_close() waits for it. */
+/* Opens a stream that is independent of the default stream, which cannot be used while another
+ * stream is being captured. capture_stream_close() waits for the stream. */
 int capture_stream_open(cudaStream_t *out);
 int capture_stream_close(cudaStream_t stream, int rc, const char *what);
 
-/* Makes a device current for a call. *before receives the previous one. */
+/* Makes a device current for a call. *before receives the device that was current. */
 int device_enter(int device, int *before);
 /* Makes the previous device current again. Returns rc, or -1 if that fails. */
 int device_leave(int device, int before, int rc);

@@ -91,7 +91,7 @@ __device__ static inline void store_sum(const struct push_dense_args *a, uint64_
 	a->residual[i] = v;
 }
 
-/* Writes value v of coordinate i of the part, and the remainder. */
+/* Writes value v of coordinate i of the part, and what remains of it. */
 __device__ static inline void send_one(const struct push_dense_args *a, const struct dense_pass *s,
 				       uint64_t i, float v, float left)
 {
@@ -134,8 +134,8 @@ __device__ static inline void pass_over(const struct push_dense_args *a, const s
 
 /* ---- a part ------------------------------------------------------------------ */
 
-/* Returns the scale of an f16 message, from the largest magnitude that any thread of the team
- * found. */
+/* Returns the scale of an f16 message, which follows from the largest magnitude that any thread of
+ * the team has found. */
 __device__ static inline float scale_of_team(struct pack_state *state, uint32_t largest,
 					     struct team t)
 {

@@ -61,7 +61,8 @@ __device__ static inline uint32_t draw_tile(const struct topk_args *a, uint32_t 
 	return marks;
 }
 
-/* One thread of each block searches for the level. All blocks find the same. */
+/* One thread of each block searches for the level. The threads of all blocks find the same
+ * level. */
 struct draw_shared {
 	uint64_t sums[WARPS];
 	struct draw_search s;

@@ -51,7 +51,7 @@ static struct value_coding coding_of(const struct encoding *what)
 				      0 };
 }
 
-/* Returns the grid for all parts. wanted: the number of blocks that would suffice for all entries
+/* Returns the grid for all parts. wanted: the number of blocks that is enough for all entries
  * together. */
 static unsigned encoding_grid(const struct encoding *what, unsigned wanted, unsigned blocks_each)
 {
@@ -147,7 +147,7 @@ int encoder_dense(const struct encoder *e, const struct encoding *what, int fold
 	return quantize_parts(e, what, NULL, call->residual, v->n);
 }
 
-/* A few blocks per multiprocessor saturate the bus. There are no more blocks than powers. */
+/* A few blocks per multiprocessor saturate the bus. There must be no more blocks than powers. */
 int encoder_seal(const struct encoder *e, const struct encoding *what, uint64_t words)
 {
 	const unsigned wanted = list_grid(words, THREADS, what->of.multiprocessors,

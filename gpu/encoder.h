@@ -9,7 +9,7 @@
 
 struct encoder;
 
-/* A push whose parts are known to the device. place, part and summary are device memory. */
+/* A push whose parts are already on the device. place, part and summary are device memory. */
 struct encoding {
 	struct selector_view of;
 	const struct device_push *push;
@@ -29,8 +29,8 @@ size_t encoder_widths(uint32_t room, size_t parts);
 /* encoder_pack(), encoder_dense() and encoder_seal() enqueue kernels. encoder_pack() packs the
  * selected coordinates with their positions, and seals the payloads. */
 int encoder_pack(const struct encoder *e, const struct encoding *what);
-/* Encodes all coordinates, without sealing. folded: the gradient was already added to the
- * residual. */
+/* Encodes all coordinates, without sealing the payloads. folded: 1 if the gradient was already
+ * added to the residual. */
 int encoder_dense(const struct encoder *e, const struct encoding *what, int folded);
 /* Computes the checksums of the payloads, and copies the payloads to host memory if requested.
  * words: at least the total length of all payloads. */

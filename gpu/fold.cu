@@ -62,7 +62,7 @@ __device__ static inline void load_gradient(const struct fold_args *a, uint64_t 
 	}
 }
 
-/* The NaN and infinite values of a gradient that this lane saw. */
+/* The NaN and infinite values that this lane has found in a gradient. */
 struct bad {
 	uint32_t n, inverted;
 };
@@ -109,7 +109,7 @@ __device__ static inline int ends_within(const struct fold_args *a, uint32_t til
 	return tile < a->n / TILE_COORDINATES;
 }
 
-/* Counts NaN and infinite values. With clip, returns the sum of squares, which is equal on all
+/* Counts NaN and infinite values. With clip, returns the sum of squares, which is the same on all
  * threads. */
 __device__ static inline double look_over(const struct fold_args *a, uint32_t *passed)
 {

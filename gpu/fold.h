@@ -10,19 +10,19 @@ struct fold_args {
 	enum value_type grad_type; /* F32, F16, BF16 or one of 8 bits */
 	float grad_scale;          /* scale of an 8-bit gradient */
 	float scale;
-	/* If grad has NaN or infinity, change nothing and set state->nan, so that nothing is
+	/* 1: if grad has NaN or infinity, change nothing and set state->nan, so that nothing is
 	 * selected. */
 	int judge;
 	int zero;   /* treat NaN and infinity in grad as 0 */
 	float clip; /* the 2-norm of grad is limited to this; 0: no limit */
 	float *residual;
 	int keep; /* 0: the residual is replaced instead of added to */
-	/* If not NULL: becomes momentum * velocity + scale * grad and is added to the residual, in
-	 * place of scale * grad. */
+	/* If not NULL, this becomes momentum * velocity + scale * grad, and is added to the
+	 * residual in place of scale * grad. */
 	float *velocity;
 	float momentum;
 	uint32_t n;
-	/* The kernel updates its members nonfinite and inverted_first. */
+	/* The kernel updates the members nonfinite and inverted_first. */
 	struct topk_state *state;
 	double *tile_sums, *group_sums; /* pairs */
 };

@@ -24,7 +24,8 @@ __device__ static inline void count_keys_above(const struct topk_args *a, uint32
 		atomicAdd(count, seen.sure);
 }
 
-/* One thread of each block searches for the level. All blocks find the same. */
+/* One thread of each block searches for the level. The threads of all blocks find the same
+ * level. */
 struct gaussian_shared {
 	uint64_t sums[WARPS];
 	struct gaussian g;

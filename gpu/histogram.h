@@ -35,8 +35,8 @@ __device__ static inline void bins_up(struct histogram *sh, uint32_t *counts)
 			atomicAdd(&counts[i], sh->bins[i]);
 }
 
-/* Counts one key per lane; all lanes call this. If the keys of a warp share a bin, as in sorted or
- * constant vectors, one lane counts for all, because 32 additions to one word would be
+/* Counts one key per lane; all lanes call this. The keys of a warp may share a bin, as in sorted or
+ * constant vectors. One lane then counts for all, because 32 additions to one word would be
  * serialised. */
 __device__ static inline void count_one(struct histogram *sh, struct known known, unsigned shift,
 					float v)
@@ -98,7 +98,7 @@ __device__ static inline void count_candidates(const struct topk_args *a, struct
 	const uint64_t step = alone ? (uint64_t)BLOCK : (uint64_t)gridDim.x * BLOCK;
 
 	clear_bins(sh);
-	/* All lanes of a warp stay in the loop together. */
+	/* All lanes of a warp must stay in the loop together. */
 	for (uint64_t from = alone ? 0 : (uint64_t)blockIdx.x * BLOCK; from < listed;
 	     from += step) {
 		uint64_t i = from + threadIdx.x;

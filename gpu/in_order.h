@@ -6,8 +6,8 @@
 #define GPU_IN_ORDER_H
 #include "gpu/tile.h"
 
-/* Selects all keys above floor, and the first `ties` by index of those in floor - below ..
- * floor. */
+/* A cut selects all keys above floor, and the first `ties` keys, by index, of those in floor -
+ * below .. floor. */
 struct cut {
 	uint32_t floor, ties, below;
 };
@@ -87,7 +87,7 @@ __device__ static inline uint32_t fewer(uint32_t a, uint32_t b)
 	return a < b ? a : b;
 }
 
-/* Up to these limits every block counts all candidates by itself, which takes less time than a
+/* Up to these limits every block counts all candidates by itself. This takes less time than a
  * barrier of all blocks. */
 enum { FEW_CANDIDATES = 8192, FEW_TILES = 4096 };
 
@@ -98,8 +98,8 @@ __device__ static inline int finish_alone(const struct topk_args *a, uint32_t li
 
 /* A block handles a run of tiles, 256 at a time, one per thread. The counts of keys above the floor
  * and of ties share a word, because each sum stays below 2^32. sums: WARPS entries of shared
- * memory. alone: each block counts the candidates of all tiles. Returns the number of selected
- * coordinates on every thread. */
+ * memory. alone: 1 if each block counts the candidates of all tiles. Returns the number of selected
+ * coordinates, on every thread. */
 __device__ static inline uint32_t put_in_order(const struct topk_args *a, uint64_t *sums,
 					       struct cut cut, int ties_apart, int alone,
 					       uint32_t *passed)
@@ -152,9 +152,8 @@ __device__ static inline uint32_t put_in_order(const struct topk_args *a, uint64
 	return (uint32_t)all + fewer((uint32_t)(all >> 32), cut.ties);
 }
 
-/* The end of a selection whose cut is known before its only sweep: orders the listed coordinates,
- * and stores their number and the number of passes in the state. Some blocks may still be
- * sweeping. */
+/* Ends a selection whose cut is known before its only sweep: orders the listed coordinates, and
+ * stores their number and the number of passes in the state. Some blocks may still be sweeping. */
 __device__ static inline void end_of_sweep(const struct topk_args *a, uint64_t *sums,
 					   struct cut cut, int ties_apart, uint32_t passes,
 					   uint32_t *passed)
@@ -163,8 +162,8 @@ __device__ static inline void end_of_sweep(const struct topk_args *a, uint64_t *
 
 	grid_barrier(&a->state->barrier, passed);
 	listed = look(&a->state->listed[0]);
-	if (listed > a->room) { /* timing decides which tiles fitted, so the candidates are not
-				   used */
+	if (listed > a->room) { /* which tiles fitted depends on timing, so the candidates are
+				   not used */
 		if (blockIdx.x == 0 && threadIdx.x == 0)
 			a->state->found = listed;
 		return;

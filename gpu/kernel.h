@@ -26,7 +26,7 @@ enum { LANES = 32, BLOCK = 256, WARPS = BLOCK / LANES };
 		name(const __grid_constant__ struct args a)
 #define UNROLL _Pragma("unroll")
 #define FROM_C extern "C"
-/* No operation on a GPU. The emulation counts here the bytes of vectors that kernels access. */
+/* Does nothing on a GPU. The emulation counts here the bytes of vectors that kernels access. */
 #define TOUCH(bytes)
 
 __device__ static inline void while_waiting(void)
@@ -66,8 +66,8 @@ __device__ static inline uint32_t look(const uint32_t *counter)
 	return *(const volatile uint32_t *)counter;
 }
 
-/* Counts a block that has arrived at a barrier. If a thread of the same GPU sees this count through
- * arrivals(), it also sees everything that the block's threads wrote before __syncthreads(). */
+/* Counts a block that has arrived at a barrier. A thread of the same GPU that sees this count
+ * through arrivals() also sees everything that the block's threads wrote before __syncthreads(). */
 __device__ static inline void arrive(uint32_t *counter)
 {
 	asm volatile("red.release.gpu.global.add.u32 [%0], 1;" : : "l"(counter) : "memory");
@@ -99,9 +99,9 @@ static inline dim3 blocks_of(unsigned n)
 	return d;
 }
 
-/* Loads kernels on the current device. Otherwise CUDA would load them at the first launch and might
- * then wait for all kernels that run on the device. If one of these waits for a peer that waits for
- * this push, that would be a deadlock. */
+/* Loads kernels on the current device. Otherwise CUDA would load them at the first launch, and
+ * might then wait for all kernels that run on the device. If one of these waits for a peer, and the
+ * peer waits for this push, that would be a deadlock. */
 static inline cudaError_t load_kernels(const void *const *kernels, unsigned n)
 {
 	cudaError_t error = cudaSuccess;
@@ -196,7 +196,7 @@ __device__ static inline struct team team_of(uint32_t lists, uint32_t *list)
 	t.blocks = 1;
 	if (lists >= gridDim.x)
 		return t;
-	/* The inverse of first = gridDim.x * list / lists, rounded down. */
+	/* This inverts first = gridDim.x * list / lists, rounded down. */
 	*list = (uint32_t)((((uint64_t)blockIdx.x + 1) * lists - 1) / gridDim.x);
 	t.first = (uint32_t)((uint64_t)gridDim.x * *list / lists);
 	end = (uint32_t)((uint64_t)gridDim.x * (*list + 1) / lists);
@@ -205,9 +205,9 @@ __device__ static inline struct team team_of(uint32_t lists, uint32_t *list)
 	return t;
 }
 
-/* A barrier for `blocks` blocks of a cooperative launch, which are resident together. arrived is
- * zero before the launch, and *passed counts the barriers that this thread's block has passed. All
- * writes of these blocks before the barrier are visible after it. */
+/* A barrier for `blocks` blocks of a cooperative launch, which are resident at the same time.
+ * arrived is zero before the launch, and *passed counts the barriers that this thread's block has
+ * passed. All writes of these blocks before the barrier are visible after it. */
 __device__ static inline void team_barrier(uint32_t *arrived, uint32_t *passed, unsigned blocks)
 {
 	*passed += 1;

@@ -16,10 +16,10 @@
 /* ---- the driver ------------------------------------------------------------ */
 
 /* These calls bypass CUDA's runtime. To find the owner of a pointer, the runtime first makes a
- * context on the current device. This takes 0.3 s and some 500 MB there, even if the process uses
- * another device or none. The runtime also has no function for dma-bufs. This file only uses a
- * driver that is already in the process, and never loads or initialises one. It relies on the
- * driver's ABI and not on its header, which is not installed everywhere:
+ * context on the current device. This takes 0.3 s and some 500 MB of its memory, even if the
+ * process uses another device or none. The runtime also has no function for dma-bufs. This file
+ * only uses a driver that is already in the process, and never loads or initialises one. It relies
+ * on the driver's ABI and not on the driver's header, which is not installed everywhere:
  * cuPointerGetAttributes(number, attributes, results, CUdeviceptr), CUDA 7.0; cuDeviceGet(CUdevice
  * *, ordinal) and cuDeviceGetAttribute(int *, attribute, CUdevice), CUDA 2.0;
  * cuMemGetHandleForAddressRange(void *handle, CUdeviceptr, size_t, type, flags), CUDA 11.7. */
@@ -43,9 +43,9 @@ enum {
 	DRIVER_OK = 0
 };
 
-/* Returns a handle of the driver, or NULL if no driver is in the process. The handle is kept once
- * it is found: a search goes through all libraries, and every step looks up the owner of each of
- * the application's tensors. */
+/* Returns a handle of the driver, or NULL if no driver is in the process. A search goes through all
+ * libraries, and every step looks up the owner of each of the application's tensors. The handle is
+ * therefore kept once it is found. */
 static void *loaded_driver(void)
 {
 	static void *_Atomic kept;
@@ -114,11 +114,12 @@ static int device_exports(range_handle_fn **handle)
 
 /* ---- memory ---------------------------------------------------------------- */
 
-/* Smaller requests come from pages that other allocations share, which cannot be exported. */
+/* Smaller requests would get pages that other allocations share, and such pages cannot be
+ * exported. */
 enum { DEVICE_PAGE = 2 << 20 };
 
-/* Returns 1 if p is device memory, of device *owner, or managed memory that kernels can use; 0 if
- * it is host memory. */
+/* Returns 1 if p is device memory, of device *owner, or managed memory that kernels can use.
+ * Returns 0 if p is host memory. */
 static int pointer_owner(const void *p, int *owner, int *is_managed)
 {
 	static const int attributes[] = { ATTRIBUTE_MEMORY_TYPE, ATTRIBUTE_IS_MANAGED,
@@ -137,7 +138,7 @@ static int pointer_owner(const void *p, int *owner, int *is_managed)
 	*is_managed = managed != 0;
 	/* Pinned memory is host memory. The host can also use managed memory, but only after the
 	 * kernels that write it have ended. Kernels of the same stream need not wait for those
-	 * kernels. */
+	 * kernels, so this function treats managed memory as device memory. */
 	return type == DRIVER_MEMORY_OF_DEVICE || managed;
 }
 
@@ -150,8 +151,8 @@ int cuda_find(const void *p, int *device)
 		return found;
 	if (cuda_check(cudaGetDevice(&current), "asking for the device"))
 		return -1;
-	/* Buffers and the default stream would belong to the current device, and would not wait for
-	 * the kernels of the device that owns p. */
+	/* Buffers and the default stream would belong to the current device. They would not wait
+	 * for the kernels of the device that owns p. */
 	if (!managed && owner != current)
 		return cuda_refuse("it is on GPU %d, but the calling thread uses GPU %d: call "
 				   "cudaSetDevice(%d) first, or give the model a stream of GPU %d",
@@ -184,8 +185,8 @@ static int alloc_device(size_t bytes, struct memory *out)
 	return cuda_check(cudaMalloc(&out->address, bytes ? bytes : 1), "allocating a buffer");
 }
 
-/* Allocates device memory, with a dma-buf that contains all of it if driver and device support
- * that. */
+/* Allocates device memory. If driver and device support it, exports a dma-buf that contains all of
+ * this memory. */
 static int alloc_exported(size_t bytes, struct memory *out)
 {
 	const size_t whole = (bytes + DEVICE_PAGE - 1) / DEVICE_PAGE * DEVICE_PAGE;
@@ -246,8 +247,8 @@ void cuda_release(struct memory *memory)
 
 int cuda_pin(void *host, size_t bytes, void **there)
 {
-	/* The memory is pinned for every device, because the device that will push is not known
-	 * here. */
+	/* The memory is pinned for every device, because it is not known here which device will
+	 * push. */
 	const unsigned flags = cudaHostRegisterPortable | cudaHostRegisterMapped;
 	enum cudaStreamCaptureMode mode;
 	int rc;

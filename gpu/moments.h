@@ -27,7 +27,7 @@ __device__ static inline void put_moments(double *to, double first, double secon
 	}
 }
 
-/* Adds up one tile, after adding the gradient if `adding`. *largest ignores exempt coordinates.
+/* Sums one tile, after adding the gradient if `adding` is set. *largest ignores exempt coordinates.
  * Returns how many of the lane's coordinates contribute no terms. */
 __device__ static inline uint32_t add_tile(const struct topk_args *a, uint32_t tile, int adding,
 					   struct moment_terms terms, uint32_t *largest,
@@ -66,7 +66,7 @@ __device__ static inline uint32_t add_tile(const struct topk_args *a, uint32_t t
 	return left_out;
 }
 
-/* Adds up this lane's part of n pairs, starting at `from`. sum_of_lanes() then adds the lanes. */
+/* Sums this lane's share of n pairs, starting at `from`. sum_of_lanes() then adds up the lanes. */
 __device__ static inline void lane_share(const double *from, uint32_t n, double *first,
 					 double *second)
 {
@@ -77,8 +77,8 @@ __device__ static inline void lane_share(const double *from, uint32_t n, double 
 	}
 }
 
-/* Adds up the pairs that put_moments() stored for `tiles` tiles, after a barrier for all writers.
- * All blocks call this, and every thread gets the same sums. */
+/* Sums the pairs that put_moments() stored for `tiles` tiles. A barrier for all writers must
+ * precede it. All blocks call this, and every thread gets the same sums. */
 __device__ static inline void tiles_total(const double *tile_sums, double *group_sums,
 					  uint32_t tiles, uint32_t *barrier, uint32_t *passed,
 					  double *first, double *second)
@@ -98,8 +98,8 @@ __device__ static inline void tiles_total(const double *tile_sums, double *group
 	*second = sum_of_lanes(*second);
 }
 
-/* All blocks call this, and every thread gets the same sums. left_out: an unused word of the
- * state. */
+/* Returns the moments of the whole vector. All blocks call this, and every thread gets the same
+ * sums. left_out: an unused word of the state. */
 __device__ static inline struct moments moments_total(const struct topk_args *a,
 						      struct moment_terms terms, int adding,
 						      uint32_t *left_out, uint32_t *passed)

@@ -16,7 +16,7 @@ struct pack_shared {
 	struct pack_args args;  /* the arguments for one part of a push */
 };
 
-/* The delta blocks that this block of the team handles. */
+/* The run of delta blocks that this block of the team handles. */
 struct run {
 	uint32_t begin, end;
 };
@@ -38,7 +38,8 @@ __device__ static inline uint32_t gaps_of(const struct pack_args *a, uint32_t bl
 	return left < DELTA_BLOCK ? left : DELTA_BLOCK;
 }
 
-/* Returns the distance of entry i from the smallest index that it could have. */
+/* Returns the difference between the index of entry i and the smallest index that the entry could
+ * have. */
 __device__ static inline uint32_t gap_at(const struct pack_args *a, uint32_t i)
 {
 	return i ? a->index[i] - a->index[i - 1] - 1 : a->index[0] - a->base;
@@ -197,7 +198,7 @@ __device__ static inline void write_delta_block(const struct pack_args *a, uint3
 		a->payload[block] = (uint8_t)width;
 }
 
-/* before: the size of all delta blocks before this block's run. */
+/* before: the total size of the delta blocks before this block's run. */
 __device__ static inline void write_delta(const struct pack_args *a, struct run run,
 					  uint64_t before, struct pack_shared *sh)
 {
@@ -214,8 +215,8 @@ __device__ static inline void write_delta(const struct pack_args *a, struct run 
 		for (uint32_t i = warp_id(); i < BLOCK && from + i < run.end; i += WARPS)
 			write_delta_block(a, from + i, bits + sh->offset[i], sh->gap[warp_id()]);
 		before += all;
-		/* In the next iteration, block_before() acts as a barrier before offset is written
-		 * again. */
+		/* In the next iteration, block_before() acts as a barrier before this writes to
+		 * offset again. */
 	}
 }
 
@@ -311,7 +312,7 @@ __device__ static inline void part_args(const struct push_pack_args *a, uint32_t
 	out->widths = a->widths + range.first / DELTA_BLOCK + p;
 }
 
-/* The whole team skips a part that has more entries than its capacity, so no block waits at a
+/* If a part has more entries than its capacity, the whole team skips it, so no block waits at a
  * barrier for a block that has left. */
 KERNEL(pack_push, push_pack_args)
 {

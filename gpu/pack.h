@@ -9,8 +9,8 @@
 #include "runtime/compress/message_rules.h"
 #include <cuda_runtime_api.h>
 
-/* PACK_DONE: the payload is written. Nothing is written if there are more entries than the
- * capacity. */
+/* PACK_DONE: the payload is written. PACK_NOTHING: there are more entries than the capacity, so
+ * nothing is written. */
 enum pack_verdict { PACK_NOTHING, PACK_DONE };
 
 /* Must be zeroed before each launch. The host reads the members before `barrier`. */
@@ -30,12 +30,12 @@ struct pack_range {
 };
 
 struct pack_args {
-	const uint32_t *index; /* in ascending order; counted in the whole vector, so base is
-				  subtracted */
+	const uint32_t *index; /* in ascending order, counted in the whole vector; base is
+				  subtracted from it */
 	const float *value;    /* finite */
 	float *decoded;        /* receives the values that the receiver will decode; may equal
 				  value */
-	/* 1: decoded receives the unsent rest instead, which is value - decoded. */
+	/* 1: decoded receives what is not sent, which is value - decoded. */
 	int leave_rest;
 	uint8_t *payload; /* room for message_bound() less the header; 4-byte aligned */
 	uint32_t base, count, span;

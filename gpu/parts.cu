@@ -35,7 +35,7 @@
 
 /* ---- split ----------------------------------------------------------------- */
 
-/* Returns how many entries of the ascending index[0..n) are below limit. */
+/* Returns the number of entries of the ascending index[0..n) that are below limit. */
 __device__ static inline uint32_t below(const uint32_t *index, uint32_t n, uint64_t limit)
 {
 	uint32_t from = 0, to = n;
@@ -106,7 +106,7 @@ KERNEL(gather_push, push_gather_args)
 /* ---- seal ------------------------------------------------------------------ */
 
 /* table[b][v] is the value v at byte b, multiplied by the power of x for the distance between a
- * thread's words. The table is only made if threads have several words. */
+ * thread's words. The table is needed only if threads have several words. */
 enum { BYTES_OF_WORD = 4, BYTE_VALUES = 256 };
 
 struct seal_shared {
@@ -135,10 +135,10 @@ __device__ static inline uint32_t times_stride(const struct seal_shared *sh, uin
 	       sh->table[2][sum >> 16 & 0xff] ^ sh->table[3][sum >> 24];
 }
 
-/* Handles the words of a payload whose distance from the end is `mine` more than a multiple of
- * `stride`, so the power of x for the last word is the same for all payloads. Returns the remainder
- * of the words, not yet multiplied by that power. *largest receives their largest magnitude as
- * f32. */
+/* Handles those words of a payload whose distance from the end is `mine` more than a multiple of
+ * `stride`. The power of x for the last of them is thus the same for all payloads. Returns the
+ * remainder of the words, not yet multiplied by that power. *largest receives their largest
+ * magnitude as f32. */
 __device__ static inline uint32_t seal_words(const struct seal_shared *sh,
 					     const struct push_place *place, uint32_t words,
 					     uint32_t mine, uint32_t stride, uint32_t *largest)

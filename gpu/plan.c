@@ -25,8 +25,8 @@ struct select_plan select_plan(size_t n, size_t k, size_t exempt, size_t n_exemp
 	struct select_plan p = { .n = n, .k = smaller_size(k, n) };
 
 	p.tiles = (uint32_t)((n + TILE_COORDINATES - 1) / TILE_COORDINATES);
-	/* There is room for everything above the boundary and about one coordinate in 64 near it,
-	 * but never for more than all coordinates. */
+	/* There is memory for everything above the boundary and for about one coordinate in 64 near
+	 * it, but never for more than all coordinates. */
 	p.room = (uint32_t)smaller_size(p.k + exempt + n / ROOM_SHARE + ROOM_LEAST, n);
 	p.state = take(&p.bytes, state_bytes);
 	p.exempt = take(&p.bytes, n_exempt * 2 * sizeof(uint32_t));

@@ -9,15 +9,16 @@
 
 /* The coordinates that a warp handles at once: eight loads of 16 bytes per lane. */
 enum { TILE_COORDINATES = 1024, TILE_ROUNDS = 8, ROUND_COORDINATES = 128 };
-/* The number of passes with bins of 11 bits that narrow down a key of 31 bits. */
+/* The number of passes, with bins of 11 bits, that determine a key of 31 bits. */
 enum { NARROWINGS = 3 };
 
-/* The positions of a selector's arrays in its one allocation, as offsets in bytes; n < 2^32. */
+/* The positions of a selector's arrays in its one allocation, as offsets in bytes. n is below
+ * 2^32. */
 struct select_plan {
 	size_t n, k;
 	uint32_t tiles;
 	uint32_t room; /* entries of the lists of candidates and of selected coordinates */
-	size_t exempt; /* the exempt spans */
+	size_t exempt; /* number of exempt spans */
 	size_t state, first, counts, candidate_index, candidate_value, index, value;
 	size_t packing, widths;       /* for pack */
 	size_t tile_sums, group_sums; /* pairs of sums */
@@ -26,8 +27,8 @@ struct select_plan {
 };
 enum { GRID_MOST = 4096, TILES_OF_GROUP = 1024, ROOM_SHARE = 64 };
 
-/* Returns the number of coordinates in a sample of a vector, or 0 if the vector is too short for
- * one. Each list has room for them. */
+/* Returns the number of coordinates in a sample of a vector, or 0 if the vector is too short for a
+ * sample. Each list has room for that many. */
 enum { SAMPLE_SHARE = ROOM_SHARE, SAMPLE_MOST = 1 << 16, SAMPLE_LEAST = 256 };
 
 HOST_AND_DEVICE static inline uint32_t sample_count(uint32_t n)
@@ -64,11 +65,11 @@ struct sketch_plan {
 /* parts_bytes: size of the kernel's data about the parts. */
 struct sketch_plan sketch_plan(uint32_t n, uint32_t columns, size_t parts_bytes);
 
-/* Returns the grid, limited to `most` blocks; 0: no limit. */
+/* Returns the grid, limited to `most` blocks. A limit of 0 stands for no limit. */
 unsigned fewer_blocks(unsigned grid, unsigned most);
 
-/* Returns the number of blocks in the cooperative launch of a selection. All are resident, and only
- * the first may be without a tile. */
+/* Returns the number of blocks in the cooperative launch of a selection. All blocks are resident at
+ * the same time, and only the first may be without a tile. */
 unsigned select_grid(uint32_t tiles, unsigned warps, unsigned multiprocessors,
 		     unsigned blocks_each);
 
@@ -77,16 +78,16 @@ unsigned select_grid(uint32_t tiles, unsigned warps, unsigned multiprocessors,
 unsigned pack_grid(uint32_t count, uint32_t gaps, unsigned warps, unsigned multiprocessors,
 		   unsigned blocks_each);
 
-/* Returns the number of blocks in a cooperative launch for all parts of a push: at least one for
- * each part, unless fewer can be resident. wanted: the number of blocks that would suffice for all
- * entries together. */
+/* Returns the number of blocks in a cooperative launch for all parts of a push. This is at least
+ * one block for each part, unless fewer can be resident. wanted: the number of blocks that is
+ * enough for all entries together. */
 unsigned push_grid(uint32_t parts, unsigned wanted, unsigned multiprocessors, unsigned blocks_each);
 
 /* Returns the number of blocks in the cooperative launch that quantises count values, eight per
  * thread. */
 unsigned quantize_grid(uint32_t count, unsigned multiprocessors, unsigned blocks_each);
 
-/* Returns the number of blocks, at least one, for a list of count entries: one entry per thread, in
- * several turns if there are many. */
+/* Returns the number of blocks, at least one, for a list of count entries. Each thread handles one
+ * entry at a time, and several one after the other if there are many. */
 unsigned list_grid(uint64_t count, unsigned block, unsigned multiprocessors, unsigned blocks_each);
 #endif

@@ -29,7 +29,7 @@ __device__ static inline uint32_t warp_largest(const struct quantize_args *a, ui
 	return __reduce_max_sync(ALL_LANES, largest);
 }
 
-/* Every lane adds the values of all lanes one by one, so the sum has the order of the values. */
+/* Every lane adds the values of all lanes one by one, so the values are added in their order. */
 __device__ static inline float warp_mean(const struct quantize_args *a, uint64_t begin,
 					 uint64_t end)
 {
@@ -115,8 +115,8 @@ __device__ static inline uint8_t grid_of(const struct quantize_args *a, uint64_t
 	return code;
 }
 
-/* Writes the codes of values from..from + here, each of which is in a byte of `eight`. `from` is a
- * multiple of eight, and here at most eight. */
+/* Writes the codes of values from .. from + here - 1, each of which is in a byte of `eight`. `from`
+ * is a multiple of eight, and `here` is at most eight. */
 __device__ static inline void put_codes(const struct quantize_args *a, uint64_t from, uint32_t here,
 					uint64_t eight, uint8_t *codes)
 {
@@ -172,10 +172,10 @@ __device__ static inline float warp_total(float sum)
 	return sum;
 }
 
-/* A block of values, and what its codes follow from. */
+/* A block of values, and the data from which its codes follow. */
 struct levels_block {
 	uint64_t begin, end;
-	float down; /* factor of the values */
+	float down; /* the factor by which values are multiplied */
 	float mean;
 	uint32_t word;
 };
@@ -283,7 +283,7 @@ __device__ static inline float range_of(const struct quantize_args *a)
 	return grid_range(a->coding.bits, range > a->range ? range : a->range);
 }
 
-/* Encodes one list. All blocks of the team call this, with the same a. */
+/* Encodes one list. All blocks of the team call this with the same a. */
 __device__ static inline void quantize_list(const struct quantize_args *a, struct team t)
 {
 	const int uniform = a->coding.type == VALUE_UNIFORM;
@@ -319,8 +319,8 @@ KERNEL(quantize, quantize_args)
 	quantize_list(&a, whole_grid());
 }
 
-/* Encodes the values of all parts, each after its positions, by a team of blocks. The whole team
- * skips a part that was not packed. */
+/* Encodes the values of all parts by a team of blocks. The codes of a part follow its positions. If
+ * a part was not packed, the whole team skips it. */
 KERNEL(quantize_push, push_quantize_args)
 {
 	uint32_t p;

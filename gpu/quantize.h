@@ -10,22 +10,23 @@
 
 /* Must be zeroed before each launch. */
 struct quantize_state {
-	float scale;      /* the range of a grid, else 1 */
+	float scale;      /* the range of a grid; otherwise 1 */
 	uint32_t largest; /* largest magnitude, as bits */
 	uint32_t barrier;
 };
 
 struct quantize_args {
-	/* Value i has the random number of coordinate first + index[i]; NULL: of first + i. */
+	/* Value i uses the random number of coordinate first + index[i], or of first + i if index
+	 * is NULL. */
 	const uint32_t *index;
 	const float *value;
 	float *decoded; /* receives the decoded values; may equal value */
-	int leave_rest; /* 1: decoded receives the unsent rest instead */
+	int leave_rest; /* 1: decoded receives what is not sent instead */
 	uint8_t *out;   /* few_bits_bytes() bytes */
 	uint32_t count;
 	struct value_coding coding; /* any type but round */
-	/* A grid covers at least this magnitude, and also the magnitude whose bits are at `most` in
-	 * device memory (NULL: none). */
+	/* A grid covers at least this magnitude. It also covers the magnitude whose bits are at
+	 * `most` in device memory, unless `most` is NULL. */
 	float range;
 	const uint32_t *most;
 	struct random_stream stream;

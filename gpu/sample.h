@@ -11,7 +11,8 @@
 
 enum { SAMPLE_DEVIATIONS = 4 };
 
-/* Returns coordinate i of the vector from which the sweep will select, as the sweep computes it. */
+/* Returns coordinate i of the vector from which the sweep will select. The value has the bits that
+ * the sweep computes. */
 __device__ static inline float sum_at(const struct topk_args *a, int adding, uint32_t i)
 {
 	const float v = one(a->x ? a->x : a->residual, i, a->n);
@@ -56,8 +57,9 @@ __device__ static inline void count_samples(const struct topk_args *a, struct hi
 	bins_up(sh, a->state->of_sample[pass]);
 }
 
-/* Sets *near to the interval that probably holds the k-th largest key. Returns 0 if the vector is
- * too short for a sample, or if the interval probably holds more equal candidates than fit. */
+/* Sets *near to the interval that probably contains the k-th largest key. Returns 0 if the vector
+ * is too short for a sample, or if the interval probably contains more equal candidates than
+ * fit. */
 __device__ static inline int sample_interval(const struct topk_args *a, struct histogram *sh,
 					     int adding, uint32_t *passed, struct known *near)
 {

@@ -30,7 +30,7 @@ struct device_selector {
 	struct select_plan plan;
 	unsigned multiprocessors, grid, gaussian_grid, draw_grid, block_grid, fold_grid,
 		pack_residents, quantize_residents;
-	unsigned blocks; /* most blocks per kernel; 0: any number */
+	unsigned blocks; /* the most blocks per kernel; 0: any number */
 	int device;
 	uint32_t n_exempt, exempt_coordinates;
 	uint8_t *memory;
@@ -93,7 +93,7 @@ static int allocate_memory(struct device_selector *s, const struct device_span *
 	cudaStream_t own;
 	if (capture_stream_open(&own))
 		return -1;
-	/* Zeroes the hint, because there was no step yet. */
+	/* Zeroes the hint, because no step was made yet. */
 	const int rc = cuda_check(cudaMemsetAsync(part(s, s->plan.state), 0,
 						  sizeof(struct selector_state), own),
 				  "clearing a selector") ||
@@ -191,7 +191,7 @@ static int launch(struct device_selector *s, const struct device_select *call,
 	return cuda_check(topk_enqueue(args, s->grid, stream), "starting the kernel topk");
 }
 
-/* Returns 1 if the gradient must be processed, and not only added, before the selection. */
+/* Returns 1 if, before the selection, the gradient must be processed and not only added. */
 static int needs_fold(const struct device_select *call)
 {
 	return call->velocity || call->clip > 0 || call->zero;
@@ -254,14 +254,14 @@ static int enqueue_kernels(struct device_selector *s, const struct device_select
 					stream, "copying indices to the device")) ||
 	    launch(s, call, args, stream))
 		return -1;
-	/* The coordinates come from the caller's list instead of a selection. */
+	/* With a list, the coordinates are the caller's and nothing is selected. */
 	return call->list ?
 		       cuda_check(gather_enqueue(&gather, fewer_blocks(grid, s->blocks), stream),
 				  "starting the kernel gather") :
 		       0;
 }
 
-/* Returns the most coordinates that a selection by blocks takes. */
+/* Returns the most coordinates that a selection by blocks can take. */
 static uint64_t most_of_blocks(const struct device_selector *s, const struct device_select *call)
 {
 	const uint64_t n = s->plan.n, blocks = (n + call->block - 1) / call->block;
@@ -280,7 +280,7 @@ int cuda_select(struct device_selector *s, const struct device_selection *select
 		.grad_type = (enum value_type)call->grad_type,
 		.grad_scale = call->grad_scale,
 		.scale = call->scale,
-		/* With x, nothing is added. */
+		/* With x, the selection adds nothing. */
 		.adds = !selection->x && !folds(selection),
 		.clear = selection->clear && !selection->x,
 		.judge = selection->x || folds(selection) ? DEVICE_JUDGE_NOT : call->judge,

@@ -20,7 +20,7 @@ int selector_apply(struct device_selector *s, const struct device_apply *call, v
 int selector_change(struct device_selector *s, const struct device_change *call, void *stream);
 
 /* Prepares a push of all coordinates: clears the state. If the gradient must be processed and not
- * only added, adds it to the residual and sets *folded. */
+ * only added, adds it to the residual after that, and sets *folded. */
 int selector_fold(struct device_selector *s, const struct device_select *call, int *folded,
 		  void *stream);
 
@@ -28,12 +28,12 @@ int selector_fold(struct device_selector *s, const struct device_select *call, i
 struct value_coding;
 int quantize_refuse(const struct value_coding *c);
 
-/* The lists of the last selection and scratch memory, which compressor.c uses. All pointers are
+/* The lists of the last selection and scratch memory, both for compressor.c. All pointers are
  * device memory. */
 struct topk_state;
 struct selector_view {
 	int device;
-	unsigned multiprocessors, blocks; /* blocks: most blocks per kernel; 0: any number */
+	unsigned multiprocessors, blocks; /* blocks: the most blocks per kernel; 0: any number */
 	uint32_t n;                       /* coordinates of the vector */
 	struct topk_state *selection;
 	uint32_t *barrier; /* if nothing is selected: a barrier that no kernel has used since the
@@ -47,8 +47,8 @@ struct selector_view {
 	uint64_t *block_sums;
 };
 struct selector_view selector_view(const struct device_selector *s);
-/* Makes the selector's device current, and later the previous one again; see device_enter() and
- * device_leave(). */
+/* selector_enter() makes the selector's device current, and selector_leave() the previous one
+ * (device_enter(), device_leave()). */
 int selector_enter(const struct device_selector *s, int *before);
 int selector_leave(const struct device_selector *s, int before, int rc);
 #endif

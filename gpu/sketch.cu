@@ -20,8 +20,8 @@ __device__ static inline uint32_t sketch_threads(void)
 	return gridDim.x * BLOCK;
 }
 
-/* The part of a coordinate or bucket that a thread has found. A thread looks them up in ascending
- * order, so it goes through the parts once. */
+/* The part of a coordinate or bucket that a thread has found. A thread searches in ascending order,
+ * so it passes each part only once. */
 struct found_part {
 	const struct sketch_part *part;
 	uint32_t number;

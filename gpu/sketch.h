@@ -7,7 +7,7 @@
 #include "runtime/compress/sketch_rules.h"
 #include <cuda_runtime_api.h>
 
-/* The sketch of a range of the vector. Its buckets follow those of the previous range. */
+/* The sketch of a range of the vector. Its buckets follow those of the preceding range. */
 struct sketch_part {
 	uint32_t begin, span, columns, first_bucket;
 	struct sketch_hashes hashes;
@@ -36,9 +36,9 @@ cudaError_t sketch_enqueue(const struct sketch_args *args, unsigned grid, cudaSt
 }
 #endif
 
-/* The sizes for which a sketcher is opened: vectors of up to n coordinates in `parts` parts, whose
- * sketches have up to `columns` columns together. Its kernel uses at most `blocks` blocks; 0: any
- * number. */
+/* The sizes for which a sketcher is opened. It sketches vectors of up to n coordinates in `parts`
+ * parts, and the sketches of all parts together have up to `columns` columns. Its kernel uses at
+ * most `blocks` blocks; 0 stands for any number. */
 struct sketcher_shape {
 	int device;
 	uint32_t n, columns;
@@ -46,8 +46,8 @@ struct sketcher_shape {
 	unsigned blocks;
 };
 int sketcher_open(const struct sketcher_shape *shape, struct device_sketch **out);
-/* Makes the sketches of all parts of a push in their payloads; the seed of a sketch is the number
- * of its part. The work of the previous call must be done. */
+/* Makes the sketches of all parts of a push, in their payloads. The seed of a sketch is the number
+ * of its part. The work of the previous call must have ended. */
 int sketcher_push(struct device_sketch *sketch, const float *x, const struct device_part *parts,
 		  const struct push_place *places, uint32_t rows, void *stream);
 

@@ -125,7 +125,7 @@ static int enqueue_sketch(struct device_sketch *s, const struct sketch_args *arg
 
 /* ---- the parts of a push ----------------------------------------------------- */
 
-/* Returns 1 if the parts on the device equal these. */
+/* Returns 1 if the parts that are on the device equal these parts. */
 static int same_parts(const struct device_sketch *s, const struct device_part *parts, uint32_t rows)
 {
 	size_t i = 0;

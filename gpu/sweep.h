@@ -72,8 +72,8 @@ __device__ static inline int judge(const struct topk_args *a, uint32_t *passed)
 	return look(&a->state->nonfinite) != 0;
 }
 
-/* Called after the first pass, which has read the gradient and found the largest key of the sum,
- * and after a barrier. Returns 1 if grad must be checked and has NaN or infinity. Reads grad again
+/* Called after the first pass and a barrier. The first pass has read the gradient and found the
+ * largest key of the sum. Returns 1 if grad must be checked and has NaN or infinity. Reads grad again
  * only if the sum is not finite, because a finite sum has finite terms. */
 __device__ static inline int judge_late(const struct topk_args *a, uint32_t *passed)
 {
@@ -82,9 +82,9 @@ __device__ static inline int judge_late(const struct topk_args *a, uint32_t *pas
 }
 
 /* Called before a kernel's first pass. Returns 1 if grad must be checked first and has NaN or
- * infinity. Vector loads cannot read a 16-bit or 8-bit gradient that is not aligned, nor its last
- * tile. This function adds those values one by one, so that the passes need no registers for rare
- * cases. */
+ * infinity. Vector loads cannot read a 16-bit or 8-bit gradient that is not aligned, and cannot
+ * read its last tile. This function adds the values there one by one, so that the passes need no
+ * registers for rare cases. */
 __device__ static inline int prepare(const struct topk_args *a, uint32_t *passed)
 {
 	if (a->judge == DEVICE_JUDGE_FIRST && judge(a, passed))
@@ -128,8 +128,8 @@ __device__ static inline void report(const struct topk_args *a, const struct see
 	report_largest(a, seen->largest);
 }
 
-/* Reserves room for the marked coordinates of a tile and writes them there. Returns the tile's
- * counts of listed coordinates; *first receives their position. */
+/* Reserves room in the lists for the marked coordinates of a tile, and writes them there. Returns
+ * the tile's counts of listed coordinates; *first receives the position of the first one. */
 __device__ static inline uint32_t list_marks(const struct topk_args *a, uint32_t tile,
 					     uint32_t marks, unsigned attempt, uint32_t *first)
 {
@@ -140,14 +140,15 @@ __device__ static inline uint32_t list_marks(const struct topk_args *a, uint32_t
 		*first = atomicAdd(&a->state->listed[attempt], counts);
 	*first = __shfl_sync(ALL_LANES, *first, 0);
 	if (*first > a->room || counts > a->room - *first)
-		return 0; /* this attempt has failed; with by_level, the rest is left out */
+		return 0; /* this attempt has failed; with by_level, the other coordinates are
+			     left out */
 	write_marks(a, tile, marks, &r, *first, a->candidate_index, a->candidate_value, 0);
 	return counts;
 }
 
-/* Lists the coordinates that s describes while there is room, in ascending order within a tile.
- * counts: the number of listed coordinates of each tile, with the number of ties among them in the
- * upper half. */
+/* Lists the coordinates that s describes as long as there is room, in ascending order within a
+ * tile. counts: for each tile, the number of listed coordinates, with the number of ties among them
+ * in the upper half. */
 __device__ static inline void sweep(const struct topk_args *a, int adding, struct search s,
 				    unsigned attempt)
 {

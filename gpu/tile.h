@@ -49,8 +49,8 @@ __device__ static inline float one(const float *p, uint32_t i, uint32_t left)
 	return i < left ? p[i] : 0.0f;
 }
 
-/* Reads four rounds of a lane. Beyond the end it returns zeros, which are never selected. whole:
- * the tile ends within n. */
+/* Reads four rounds of a lane. Beyond the end it returns zeros, which are never selected. whole: 1
+ * if the tile ends within n. */
 __device__ static inline void load_half(const float *p, uint64_t at, uint64_t n, int whole,
 					float4 *v)
 {
@@ -125,8 +125,8 @@ __device__ static inline float widened_at(const void *grad, uint64_t i, enum val
 		       type, scale);
 }
 
-/* Returns 1 if take_half() adds this tile's gradient, 8 or 4 bytes per lane and round. Otherwise
- * prepare() has already added it. */
+/* Returns 1 if take_half() adds this tile's gradient, reading 8 or 4 bytes per lane and round.
+ * Otherwise prepare() has already added it. */
 __device__ static inline int adds_narrow(const struct topk_args *a, int whole)
 {
 	return whole && may_load_vectors(a->grad);
@@ -233,8 +233,8 @@ __device__ static inline int exempt_within(const struct topk_args *a, uint64_t i
 	return spans_reach(a->exempt, a->n_exempt, i, length);
 }
 
-/* Returns this lane's exempt coordinates of a tile, as bits. Few tiles have any, so separate loops
- * mark them, and the loops for most tiles stay short. */
+/* Returns this lane's exempt coordinates of a tile, as bits. Few tiles have any. Separate loops
+ * mark them, so that the loops for most tiles stay short. */
 __device__ static inline uint32_t exempt_bits(const struct topk_args *a, uint32_t tile)
 {
 	const uint64_t first = lane_at(tile, 0);
@@ -250,7 +250,7 @@ __device__ static inline uint32_t exempt_bits(const struct topk_args *a, uint32_
 
 /* ---- marking --------------------------------------------------------------- */
 
-/* The coordinates that a warp found in one tile. */
+/* The coordinates that a warp has found in one tile. */
 struct marks {
 	uint32_t listed, tied;
 };
@@ -258,7 +258,8 @@ struct marks {
 /* The keys for which a sweep searches, and the result. */
 struct search {
 	uint32_t low;        /* keys from this one on are listed */
-	uint32_t above;      /* keys above this one are certainly selected, and only counted */
+	uint32_t above;      /* keys above this one are certainly selected, so they are only
+				counted */
 	uint32_t tie, below; /* keys tie - below .. tie are marked as ties; tie 0: there are no
 				ties */
 };
@@ -316,8 +317,8 @@ __device__ static inline struct marks mark_tile(const struct topk_args *a, uint3
 
 /* ---- ranks ----------------------------------------------------------------- */
 
-/* The number of coordinates marked by the lower lanes in each round, and by all lanes: 8 bits per
- * round. The order within a tile is round, lane, component. */
+/* The number of coordinates that the lower lanes have marked in each round, and the number that all
+ * lanes have marked: 8 bits per round. The order within a tile is round, lane, component. */
 struct ranks {
 	uint32_t even_before, odd_before, even_all, odd_all;
 };
@@ -342,7 +343,7 @@ __device__ static inline uint32_t round_field(uint32_t even, uint32_t odd, unsig
 	return (round & 1 ? odd : even) >> 8 * (round / 2) & 0xff;
 }
 
-/* Returns how many marked coordinates of a tile precede coordinate `bit` of this lane. */
+/* Returns the number of marked coordinates of a tile that precede coordinate `bit` of this lane. */
 __device__ static inline uint32_t rank_of(const struct ranks *r, uint32_t marks, unsigned bit)
 {
 	const unsigned round = bit / 4;

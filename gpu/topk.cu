@@ -27,7 +27,7 @@
 
 /* ---- the whole selection --------------------------------------------------- */
 
-/* Returns 1 if the keys above an interval fit together with the keys in it. The caller searches for
+/* Returns 1 if the keys in an interval and the keys above it fit together. The caller searches for
  * the need-th key of the interval. */
 __device__ static inline int interval_fits(const struct topk_args *a, uint32_t need,
 					   uint32_t inside)
@@ -35,8 +35,8 @@ __device__ static inline int interval_fits(const struct topk_args *a, uint32_t n
 	return (uint64_t)(a->k - need) + inside + a->exempt_coordinates <= a->room;
 }
 
-/* Finds, by counting, the interval that holds the k-th largest key and whose candidates fit. *need
- * is the rank of the k-th key in the interval, from the top. low > high means that fewer than k
+/* Finds, by counting, an interval that contains the k-th largest key and whose candidates fit.
+ * *need is the rank of the k-th key in the interval, from the top. If low > high, fewer than k
  * values are not zero. */
 __device__ static inline struct known narrow_interval(const struct topk_args *a,
 						      struct histogram *sh, int adding,
@@ -64,8 +64,8 @@ __device__ static inline struct known narrow_interval(const struct topk_args *a,
 	return known;
 }
 
-/* Finds the need-th largest key among the candidates in the interval, and how many keys equal to it
- * are needed. */
+/* Finds the need-th largest key among the candidates in the interval, and the number of keys equal
+ * to it that are needed. */
 __device__ static inline struct cut cut_of_candidates(const struct topk_args *a,
 						      struct histogram *sh, uint32_t listed,
 						      struct known known, uint32_t need, int alone,
@@ -89,7 +89,8 @@ __device__ static inline struct cut cut_of_candidates(const struct topk_args *a,
 	return cut;
 }
 
-/* A block has 256 threads. There may be any number of blocks that are resident together. */
+/* A block has 256 threads. The number of blocks is any for which all blocks are resident at the
+ * same time. */
 KERNEL(topk, topk_args)
 {
 	__shared__ struct histogram sh;
@@ -106,7 +107,7 @@ KERNEL(topk, topk_args)
 		sh.passes = 1;
 	if (prepare(&a, &passed))
 		return;
-	/* First tries the interval of the hint, then that of a sample. */
+	/* Tries the interval of the hint first, then that of a sample. */
 	for (unsigned by_sample = 0; by_sample < 2 && seeks && !ready; by_sample++) {
 		if (by_sample) {
 			if (!sample_interval(&a, &sh, adding, &passed, &near))
@@ -128,7 +129,7 @@ KERNEL(topk, topk_args)
 		attempt += !ready;
 		if (!ready)
 			count_pass(&sh);
-		if (within < a.k) /* if ready, the list has all non-zero values */
+		if (within < a.k) /* if `ready` is set, the list has all non-zero values */
 			near.high = 0;
 	}
 	if (!ready) {
@@ -138,8 +139,8 @@ KERNEL(topk, topk_args)
 			ties_apart = near.low == near.high &&
 				     !interval_fits(&a, sh.need, sh.inside);
 		}
-		/* If k exceeds the number of non-zero values, all of them are sure. If k is 0, only
-		 * NaN is. */
+		/* If k exceeds the number of non-zero values, all of these are certainly selected.
+		 * If k is 0, only NaN is. */
 		s.low = a.by_level           ? a.level :
 			!a.k                 ? KEY_INFINITY + 1u :
 			near.low > near.high ? 1 :
@@ -157,8 +158,8 @@ KERNEL(topk, topk_args)
 	listed = look(&state->listed[attempt]);
 	within = listed - look(&state->exempt[attempt]);
 	sure = look(&state->sure[attempt]);
-	/* By level there is one attempt, and timing decides which tiles fitted, so no coordinate is
-	 * used. */
+	/* A selection by level has a single attempt. Which tiles fitted depends on timing, so no
+	 * coordinate is used. */
 	if (listed > a.room) {
 		if (blockIdx.x == 0 && threadIdx.x == 0)
 			state->found = listed;

@@ -13,15 +13,15 @@
 #include "runtime/compress/select_rules.h"
 #include <cuda_runtime_api.h>
 
-/* The most times that a selection lists candidates: once each by the hint, a sample, and
- * histograms. */
+/* The most times that a selection lists candidates. It does so at most once each with the hint, a
+ * sample, and histograms. */
 enum { ATTEMPTS = 3, SAMPLE_PASSES = 2 };
 
 /* Must be zeroed before each launch. The host reads only the members that are declared
  * above `barrier`. */
 struct topk_state {
-	/* The number of selected coordinates. With by_level, gaussian and draw it is the number
-	 * that qualified, which may be more than fit. */
+	/* The number of selected coordinates. With by_level, gaussian and draw, it is the number
+	 * that qualified, and there may not be room for all of them. */
 	uint32_t found;
 	uint32_t nan;            /* the sum has NaN, and nothing is selected */
 	uint32_t largest;        /* largest key of the vector */
@@ -54,8 +54,8 @@ struct topk_args {
 	float scale;
 	int adds; /* 0: the residual already is the sum */
 	int clear, by_level;
-	int judge;     /* enum device_judge */
-	uint32_t n, k;  /* k: without the exempt coordinates */
+	int judge;      /* enum device_judge */
+	uint32_t n, k;  /* k does not count the exempt coordinates */
 	uint32_t block; /* for block_topk: k is of each block of this length */
 	/* The exempt spans, in ascending order. Their non-zero values are all selected, in addition
 	 * to k. */
@@ -68,8 +68,8 @@ struct topk_args {
 	struct draw_rule draw;    /* for draw */
 	double *tile_sums, *group_sums; /* pairs of sums */
 	uint64_t *block_sums;
-	uint32_t *first, *counts; /* [tiles]: position of its candidates in the list, and their
-				     number */
+	uint32_t *first, *counts; /* [tiles]: position of the tile's candidates in the list, and
+				     their number */
 	uint32_t *candidate_index;
 	float *candidate_value;
 	uint32_t *index; /* the selected coordinates, in ascending order */
