@@ -12,9 +12,9 @@ int choose_count(int *n)
 
 	if (error == cudaErrorInsufficientDriver) {
 		cudaGetLastError();
-		return cuda_refuse(
-			"this node has no CUDA driver (libcuda.so.1), or one older than CUDA %d.%d",
-			CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
+		return cuda_refuse("this node has no CUDA driver (libcuda.so.1), or its driver is "
+				   "older than CUDA %d.%d",
+				   CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
 	}
 	if (error == cudaErrorNoDevice || (error == cudaSuccess && !*n)) {
 		cudaGetLastError();
@@ -40,7 +40,7 @@ int choose_gpu(int *device, char *why, size_t cap)
 	if (n == 1)
 		snprintf(by, sizeof(by), "the only one visible");
 	else if (!local.variable)
-		snprintf(by, sizeof(by), "the first, as no launcher gave a local rank");
+		snprintf(by, sizeof(by), "the first one, because no launcher set a local rank");
 	else
 		snprintf(by, sizeof(by), "by %s=%d", local.variable, local.rank);
 	snprintf(why, cap, "GPU %d of %d (%.64s, %s), %s", chosen, n, properties.name, bus_id, by);

@@ -214,8 +214,9 @@ static int land(struct device_compressor *c, uint64_t count, uint32_t **index, f
 		void *stream)
 {
 	if (count > c->landing_room)
-		return cuda_refuse("a list of %llu entries, but the compressor was opened for %zu",
-				   (unsigned long long)count, c->landing_room);
+		return cuda_refuse(
+			"the list has %llu entries, but the compressor was opened for at most %zu",
+			(unsigned long long)count, c->landing_room);
 	if (count > c->landing_room - c->landed) {
 		if (wait_beside_captures(stream))
 			return -1;
@@ -445,8 +446,8 @@ int cuda_push(struct device_compressor *c, const struct device_push *push, void 
 	if (c->few_bits && quantize_refuse(&coding))
 		return -1;
 	if (push->payload == DEVICE_SKETCHES && (!c->sketch || !push->rows))
-		return cuda_refuse("sketches without rows, or in a compressor that was opened "
-				   "without sketches");
+		return cuda_refuse(
+			"the sketches have no rows, or the compressor was opened without sketches");
 	if (selector_enter(c->s, &before))
 		return -1;
 	rc = cuda_ready(stream) ? -1 : enqueue_push(c, push, stream);

@@ -133,8 +133,9 @@ struct settle_args {
 };
 
 struct report_args {
-	/* If all parts are packed, this is applied, unless its residual is NULL. Its count is an
-	 * upper bound: the capacity of the lists. */
+	/* The update of residual and velocity, which is applied if all parts are packed and the
+	 * residual is not NULL. Its count is not exact, but an upper bound: the capacity of the
+	 * lists. */
 	struct settle_args settle;
 	int settled; /* 1 if the residual was already updated with the payloads */
 	struct push_summary *summary;

@@ -89,7 +89,8 @@ __device__ static inline void count_vector(const struct topk_args *a, struct his
 	bins_up(sh, a->state->of_vector[pass]);
 }
 
-/* Counts the candidates in bins. alone: this block counts all candidates by itself, in sh->bins. */
+/* Counts the candidates in bins. alone: 1 if this block counts all candidates by itself, in
+ * sh->bins. */
 __device__ static inline void count_candidates(const struct topk_args *a, struct histogram *sh,
 					       uint32_t listed, struct known known, unsigned pass,
 					       int alone)

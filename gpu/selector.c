@@ -118,8 +118,9 @@ int cuda_selector_open(const struct device_shape *shape, struct device_selector 
 	int before, rc;
 
 	if (n > UINT32_MAX)
-		return cuda_refuse("a selector for %zu coordinates: the maximum is %u", n,
-				   UINT32_MAX);
+		return cuda_refuse(
+			"a selector cannot be opened for %zu coordinates: the maximum is %u", n,
+			UINT32_MAX);
 	s = calloc(1, sizeof(*s));
 	if (!s)
 		return cuda_refuse("no memory for a selector");
@@ -319,15 +320,15 @@ int cuda_select(struct device_selector *s, const struct device_selection *select
 	if (call->list && cuda_ready(stream))
 		return -1;
 	if (call->list && call->listed > s->plan.room)
-		return cuda_refuse("%u coordinates listed, but the selector has room for %u",
+		return cuda_refuse("the list has %u coordinates, but the selector has room for %u",
 				   call->listed, s->plan.room);
 	if (call->block && call->block < SELECT_BLOCK_ON_DEVICE)
-		return cuda_refuse("blocks of %u coordinates: a GPU selects from blocks of at "
-				   "least %d",
+		return cuda_refuse("the blocks have %u coordinates, but a GPU selects only from "
+				   "blocks of at least %d",
 				   call->block, SELECT_BLOCK_ON_DEVICE);
 	if (call->block && most_of_blocks(s, call) > s->plan.k)
-		return cuda_refuse("k is %u of each %u coordinates, but the selector was opened "
-				   "for %zu in all",
+		return cuda_refuse("k is %u in each block of %u coordinates, but the selector was "
+				   "opened for %zu in total",
 				   args.k, call->block, s->plan.k);
 	if (!call->by_level && !call->block && args.k > s->plan.k)
 		return cuda_refuse("k is %u, but the selector was opened for %zu", args.k,
@@ -416,7 +417,7 @@ int cuda_pack(struct device_selector *s, const struct device_pack *call, void *s
 		return cuda_refuse("values of type %d cannot be packed separately",
 				   call->value_type);
 	if (args.count > s->plan.room)
-		return cuda_refuse("%u entries to pack, but the selector has room for %u",
+		return cuda_refuse("there are %u entries to pack, but the selector has room for %u",
 				   args.count, s->plan.room);
 	if (enter_device(s, &before))
 		return -1;

@@ -152,7 +152,8 @@ static int describe_parts(struct device_sketch *s, const struct device_part *par
 		columns += shape.columns;
 	}
 	if (columns > s->plan.columns)
-		return cuda_refuse("sketches of %llu columns, but the compressor was opened for %u",
+		return cuda_refuse("the sketches have %llu columns, but the compressor was opened "
+				   "for at most %u",
 				   (unsigned long long)columns, s->plan.columns);
 	s->rows = rows;
 	s->columns = (uint32_t)columns;
@@ -197,8 +198,8 @@ int cuda_sketch_add(struct device_sketch *s, const struct device_sketch_call *ca
 
 	if (call->n > s->plan.n || call->columns > s->plan.columns || !call->columns ||
 	    call->rows > SKETCH_ROWS_MAX)
-		return cuda_refuse("a sketch of %u coordinates in %u x %u cells, but the sketcher "
-				   "was opened for %u coordinates in %u columns",
+		return cuda_refuse("the sketch has %u coordinates in %u x %u cells, but the "
+				   "sketcher was opened for %u coordinates in %u columns",
 				   call->n, call->rows, call->columns, s->plan.n, s->plan.columns);
 	if (device_enter(s->device, &before))
 		return -1;

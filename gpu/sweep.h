@@ -73,8 +73,8 @@ __device__ static inline int judge(const struct topk_args *a, uint32_t *passed)
 }
 
 /* Called after the first pass and a barrier. The first pass has read the gradient and found the
- * largest key of the sum. Returns 1 if grad must be checked and has NaN or infinity. Reads grad again
- * only if the sum is not finite, because a finite sum has finite terms. */
+ * largest key of the sum. Returns 1 if grad must be checked and has NaN or infinity. Reads grad
+ * again only if the sum is not finite, because a finite sum has finite terms. */
 __device__ static inline int judge_late(const struct topk_args *a, uint32_t *passed)
 {
 	return a->judge == DEVICE_JUDGE_LATE && look(&a->state->largest) >= KEY_INFINITY &&

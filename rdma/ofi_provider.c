@@ -37,7 +37,8 @@ struct ofi_row {
 	uint32_t data_since; /* TREE() */
 	int unplaced;        /* a completed put may not be in place, so messages cannot follow */
 	int takes_receives;  /* a notice uses up a receive, even if it is not reported */
-	int device_memory;   /* it may read puts from GPU memory; this is then tested */
+	int device_memory;   /* the card may be able to read the data of puts from GPU memory,
+				which is then tested */
 	uint32_t since;      /* the first usable version of libfabric; 0: OFI_API */
 	const char *why;     /* why earlier versions are not usable */
 };

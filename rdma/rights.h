@@ -79,8 +79,9 @@ int rights_greeting(struct rights_peer *p, uint32_t credits, struct slot_address
 size_t rights_table(struct rights_peer *p, uint8_t out[KEY_TABLE_BYTES]);
 
 /* ---- what this rank may do there ---- */
-/* Take the values that the peer sent with the connection; and the table of keys that it wrote, with
- * which open remotes continue. Return -1 and why if the table is invalid. */
+/* rights_take_control() takes the values that the peer sent with the connection.
+ * rights_take_table() takes the table of keys that the peer wrote; remotes that are already open
+ * continue with these keys. If the table is invalid, it returns -1 and sets why. */
 void rights_take_control(struct rights_peer *p, const uint8_t control[REGION_HEAD_BYTES]);
 int rights_take_table(struct rights_peer *p, const uint8_t table[KEY_TABLE_BYTES], char why[200]);
 /* Finds the current key of the peer's region number id, for sendlog_renew_keys(). */

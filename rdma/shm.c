@@ -465,10 +465,10 @@ static int open_wake_pipe(struct shm_peer *peer, int number)
 	if (rc)
 		return rc;
 	if (fstat(peer->wake_fd, &st) < 0 || !S_ISFIFO(st.st_mode))
-		return fail(
-			SLUICE_EPEER,
-			"file %d of rank %d (pid %d) is not the wake-up pipe its record promised",
-			number, peer->endpoint.peer, (int)peer->process.pid);
+		return fail(SLUICE_EPEER,
+			    "file %d of rank %d (pid %d) is not the wake-up pipe that its record "
+			    "promised",
+			    number, peer->endpoint.peer, (int)peer->process.pid);
 	return SLUICE_OK;
 }
 

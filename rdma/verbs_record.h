@@ -40,8 +40,8 @@ struct network verbs_card_network(const struct verbs_card *card);
 
 struct verbs_record {
 	int rank;
-	uint16_t port;      /* of the listener */
-	uint32_t qpn, qkey; /* of the UD queue pair */
+	uint16_t port;      /* the port of the listener */
+	uint32_t qpn, qkey; /* the number and the Q_Key of the UD queue pair */
 	int n_cards;        /* at least 1; cards[0] listens */
 	struct verbs_card cards[NETWORKS_MOST];
 };

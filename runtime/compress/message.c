@@ -304,9 +304,9 @@ static int header_check(const uint8_t *h, const struct message *m, const char **
 		return refuse_message(why, "%u coordinates for a shard of %u elements", m->count,
 				      m->span);
 	if (m->coding == CODING_DENSE && m->count != m->span)
-		return refuse_message(why,
-				      "a dense message with %u values for a shard of %u elements",
-				      m->count, m->span);
+		return refuse_message(
+			why, "a dense message has %u values, but the shard has %u elements",
+			m->count, m->span);
 	if (value_few_bits(m->values.type)) {
 		if (!few_bits_valid(&m->values, m->scale, &text))
 			return refuse_message(why, "%s", text);

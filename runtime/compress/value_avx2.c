@@ -486,8 +486,9 @@ AVX2 static inline __m256i closer(__m256i x, uint64_t mask, unsigned by)
 		_mm256_srl_epi64(_mm256_andnot_si256(m, x), _mm_cvtsi32_si128((int)by)));
 }
 
-/* Merges codes into fours, which have 4 * bits bits in lanes of 32 bits. Where a factor fits into a
- * signed byte, a product adds neighbours in one instruction. */
+/* Merges each four codes into a lane of 32 bits, whose lowest 4 * bits bits then have them. Codes
+ * of up to 6 bits need fewer instructions: the factor that shifts a neighbour then fits into a
+ * signed byte, so a multiply-and-add instruction merges two codes. */
 AVX2 static inline ALWAYS __m256i fours(__m256i x, unsigned bits)
 {
 	if (bits > 6) {

@@ -153,8 +153,8 @@ static void drop(sluice_job *job, int worker)
 
 static void log_epoch(const sluice_job *job)
 {
-	log_line(LOG_INFO, "runtime", "epoch %u: %d of %d workers", job->membership_epoch,
-		 sluice_living(job), job->workers);
+	log_line(LOG_INFO, "runtime", "membership epoch %u: %d of %d workers are left",
+		 job->membership_epoch, sluice_living(job), job->workers);
 }
 
 static void close_round(sluice_job *job);

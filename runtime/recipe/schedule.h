@@ -84,8 +84,8 @@ double schedule_raised(const struct direction *d, double density, unsigned doubl
 int schedule_sends_all(const struct schedule *s, uint64_t step);
 /* How a dense warm-up writes values. */
 #define WARMUP_VALUES ((struct value_coding){ VALUE_UNIFORM, 8, UNIFORM_BLOCK, 0 })
-/* Returns 1 if the step sends everything in 8 bits, in both directions: it is one of a dense
- * warm-up, and none in which schedule_sends_all(). */
+/* Returns 1 if the step sends everything in 8 bits, in both directions. This is so for the steps of
+ * a dense warm-up, except those for which schedule_sends_all() returns 1. */
 int schedule_warms_up_dense(const struct schedule *s, uint64_t step);
 /* Returns how a direction writes the values of a step. */
 struct value_coding schedule_values(const struct schedule *s, const struct direction *d,

@@ -65,7 +65,7 @@ static int take_push(struct shard *shard)
 		return 1;
 	}
 	if (shard->job->peers[worker].state == PEER_LOST)
-		return 0; /* it will soon be dropped from the job */
+		return 0; /* the job will soon drop this worker */
 	if (!inbox_has(shard, worker) || !shard_device_ready(shard) ||
 	    inbox_take(shard, worker, &gather_intake, INBOX_DECODE, &t))
 		return 0;

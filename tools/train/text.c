@@ -22,7 +22,8 @@ static int read_all(struct input *input, uint8_t **bytes_out, size_t *n_out,
 		uint8_t *bytes;
 
 		if (n == LONGEST_TEXT)
-			return complain(complaint, "%s is longer than the %d bytes a text may have",
+			return complain(complaint,
+					"%s is longer than the %d bytes that a text may have",
 					input->path, LONGEST_TEXT - 1);
 		capacity = capacity ? 2 * capacity : FIRST_BYTES;
 		bytes = realloc(*bytes_out, capacity);

@@ -340,8 +340,8 @@ static int no_driver_is_said(void)
 	memcpy(&present, &symbol, sizeof(symbol));
 	present(0);
 	if (!ops->describe(text, sizeof(text)) ||
-	    !strstr(ops->error(),
-		    "this node has no CUDA driver (libcuda.so.1), or one older than CUDA 13.0"))
+	    !strstr(ops->error(), "this node has no CUDA driver (libcuda.so.1), or its driver is "
+				  "older than CUDA 13.0"))
 		return NO;
 	return host_memory_is_host_memory();
 }
