@@ -166,7 +166,7 @@ int auth_tag(const struct peer_keys *keys, enum auth_label label,
 	     const struct auth_context *context, const void *extra, size_t n,
 	     uint8_t tag[AUTH_TAG_BYTES])
 {
-	/* Every field has a fixed place, so two different sets of fields never have the same
+	/* Every field has a fixed place, so two different sets of fields cannot have the same
 	 * encoding. */
 	enum { NONCES_AT = 20, EXTRA_AT = NONCES_AT + 2 * AUTH_NONCE_BYTES };
 	uint8_t bytes[EXTRA_AT + AUTH_EXTRA_MAX] = { 0 }, whole[HASH_BYTES];
@@ -233,7 +233,8 @@ int auth_nonce_check(const uint8_t key[AUTH_KEY_BYTES], uint32_t client,
 		     uint32_t max_age_ms, const uint8_t nonce[AUTH_NONCE_BYTES],
 		     uint64_t *made_ms_out)
 {
-	/* 32 bits of milliseconds wrap after 49 days, but a nonce that old is refused anyway. */
+	/* A time of 32 bits in milliseconds wraps after 49 days, but a nonce of that age would be
+	 * refused anyway. */
 	uint32_t age = (uint32_t)now_ms - get_le32(nonce);
 	uint64_t made_ms = now_ms - age;
 	uint8_t whole[HASH_BYTES];

@@ -12,7 +12,7 @@
 enum { AUTH_NONCE_BYTES = 12, AUTH_TAG_BYTES = 16, AUTH_KEY_BYTES = 32, AUTH_EXTRA_MAX = 128 };
 enum { AUTH_PUBLIC_BYTES = 65 }; /* a point of P-256, uncompressed */
 
-/* The purpose of a tag. A tag made for one purpose is not valid for another. */
+/* The purpose of a tag. A tag that was made for one purpose is not valid for another. */
 enum auth_label {
 	AUTH_CHALLENGE = 1,
 	AUTH_PROOF,
@@ -32,14 +32,15 @@ struct auth_context {
 /* Returns 0, or SLUICE_EDEVICE if there are no random numbers. */
 int auth_random(void *bytes, size_t n);
 
-/* Computes HMAC-SHA256; out may be key. SLUICE_ENOSUPP: the crypto library lacks it. */
+/* Computes HMAC-SHA256. `out` may be the memory of `key`. Returns SLUICE_ENOSUPP if the crypto
+ * library lacks it. */
 int auth_hmac(const uint8_t key[AUTH_KEY_BYTES], const void *bytes, size_t n,
 	      uint8_t out[AUTH_KEY_BYTES]);
 /* Returns 1 if the bytes are equal, in constant time. */
 int auth_equal(const void *a, const void *b, size_t n);
 
-/* The random private key of this process, for ECDH on P-256, a curve that a crypto library in FIPS
- * mode also permits. SLUICE_ENOSUPP: the crypto library refuses it. */
+/* The random private key of this process, for ECDH on P-256. Crypto libraries in FIPS mode also
+ * permit this curve. SLUICE_ENOSUPP means that the crypto library refuses it. */
 struct auth_private;
 int auth_private_make(struct auth_private **out);
 /* Erases the key. */
@@ -61,13 +62,13 @@ int auth_check(const struct peer_keys *keys, enum auth_label label,
 	       const struct auth_context *context, const void *extra, size_t n,
 	       const uint8_t tag[AUTH_TAG_BYTES]);
 
-/* Makes the accepting side's nonce, which consists of the time and a keyed hash. The hash covers
- * the time, the client's rank and the client's nonce. key is random and stays in this process. */
+/* Makes the nonce of the accepting side: the time, and a keyed hash of the time, the client's rank
+ * and the client's nonce. key is random and stays in this process. */
 int auth_nonce_make(const uint8_t key[AUTH_KEY_BYTES], uint32_t client,
 		    const uint8_t nonce_client[AUTH_NONCE_BYTES], uint64_t now_ms,
 		    uint8_t nonce[AUTH_NONCE_BYTES]);
-/* Returns 1 and the time when the nonce was made, if this key made it for this client and client
- * nonce at most max_age_ms ago. */
+/* Returns 1 if this key made the nonce for this client and client nonce, at most max_age_ms ago. In
+ * that case also returns the time when it was made. */
 int auth_nonce_check(const uint8_t key[AUTH_KEY_BYTES], uint32_t client,
 		     const uint8_t nonce_client[AUTH_NONCE_BYTES], uint64_t now_ms,
 		     uint32_t max_age_ms, const uint8_t nonce[AUTH_NONCE_BYTES],

@@ -30,8 +30,7 @@ static int local_ranks(void)
 #ifdef HAVE_HWLOC
 #include <hwloc.h>
 
-/* The processors of the smallest part of the machine that contains both the card and the rank's
- * processors. */
+/* The smallest part of the machine that contains both the card and the rank's processors. */
 struct meeting {
 	struct nearness near;
 	hwloc_const_bitmap_t processors; /* NULL: not known */
@@ -86,8 +85,8 @@ static uint64_t nearest_of(hwloc_topology_t t, hwloc_obj_t gpu, const struct car
 	return bits;
 }
 
-/* Returns the number of GPUs before this one that share its nearest cards. Sets *n_gpus to the
- * number of all GPUs that share them. */
+/* Returns the number of GPUs that come before this one and share its nearest cards. Sets *n_gpus to
+ * the number of all GPUs that share these cards. */
 static int gpus_before(hwloc_topology_t t, const char *gpu, const struct card *cards, size_t n,
 		       int *n_gpus)
 {
@@ -106,8 +105,8 @@ static int gpus_before(hwloc_topology_t t, const char *gpu, const struct card *c
 	return before;
 }
 
-/* Ranks that are bound to different parts of the processors near the cards choose a card by the
- * position of their part. */
+/* If ranks are bound to different parts of the processors near the cards, a rank chooses a card by
+ * the position of its part. */
 static int turn_by_part(hwloc_const_bitmap_t all, hwloc_const_bitmap_t own, int cards)
 {
 	const int first = hwloc_bitmap_first(own);
@@ -119,8 +118,9 @@ static int turn_by_part(hwloc_const_bitmap_t all, hwloc_const_bitmap_t own, int 
 	return before * cards / hwloc_bitmap_weight(all);
 }
 
-/* Returns which of the as_near equally near cards this rank uses first, modulo as_near.
- * Consecutive local ranks use different cards, and so do local ranks that are as_near apart. */
+/* Returns which of the as_near equally near cards this rank tries first, modulo as_near.
+ * Consecutive local ranks try different cards, and so do two local ranks whose numbers differ by
+ * as_near. */
 static int turn_of(hwloc_topology_t t, const struct card *cards, size_t n,
 		   const struct card_user *user, const struct meeting *best, int as_near)
 {
@@ -167,7 +167,7 @@ static int turn_of(struct hwloc_topology *t, const struct card *cards, size_t n,
 /* ---- the order -------------------------------------------------------------------- */
 
 struct candidate_card {
-	/* apart: the rank has no GPU, and this card is not on the first card's fabric */
+	/* apart: 1 if the rank has no GPU and this card is not on the first card's fabric */
 	int card, apart;
 	struct meeting meeting;
 };
@@ -183,8 +183,8 @@ static int nearer(const void *a, const void *b)
 	return x->card - y->card;
 }
 
-/* Moves the cards among which ranks take turns to the front: the cards that are as near as the
- * first one and on its fabric. Returns their number. */
+/* Moves the cards over which ranks are spread to the front. These are the cards that are as near as
+ * the first one and on its fabric. Returns their number. */
 static int gather_turns(struct candidate_card *c, const struct card *cards, size_t n)
 {
 	int turns = 1;

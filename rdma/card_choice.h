@@ -13,9 +13,9 @@ enum { CARDS_MOST = 64 };
 struct card {
 	const char *name; /* the operating system's name, such as "mlx5_0" */
 	const char *bus;  /* PCI bus id; "": hwloc finds the card by its name */
-	/* Only cards with the same number take turns. For libfabric the number stands for a
-	 * network. For verbs, which opens another card for peers in another network, it stands for
-	 * a link layer and a speed. */
+	/* Ranks are spread only over cards with the same number. For libfabric the number stands
+	 * for a network. For verbs, which opens another card for peers in another network, it
+	 * stands for a link layer and a speed. */
 	uint64_t fabric;
 };
 
@@ -33,23 +33,24 @@ struct card_choice {
 	int card;
 	/* the nearness of the card to the GPU or, without a GPU, to the processors */
 	struct nearness near;
-	int as_near; /* the number of cards that are as near, this one included */
+	int as_near; /* the number of cards that are as near as this one, which is included */
 };
 
 struct hwloc_topology;
-/* Sets out[0 .. n-1] to the cards in the order in which this rank tries them, n <= CARDS_MOST. A
- * rank without a GPU begins with the fabric of cards[0], as its peers do. topology NULL: nothing is
- * known of the node, and ranks take turns. */
+/* Sets out[0 .. n-1] to the cards in the order in which this rank tries them; n <= CARDS_MOST. A
+ * rank without a GPU begins with the fabric of cards[0], as its peers do. If topology is NULL,
+ * nothing is known about the node, and ranks are spread over all cards. */
 void cards_order(struct hwloc_topology *topology, const struct card *cards, size_t n,
 		 const struct card_user *user, struct card_choice *out);
 
-/* Does the same for this process, from its GPU, its processors, and the local rank that the
- * launcher gave it (Slurm, torchrun, Open MPI, MPICH). gpu receives the GPU's bus id, or "". */
+/* Does the same for this process. It uses the process's GPU, its processors, and the local rank
+ * that the launcher set (Slurm, torchrun, Open MPI, MPICH). gpu receives the GPU's bus id, or
+ * "". */
 void cards_order_here(const struct card *cards, size_t n, struct card_choice *out,
 		      char gpu[BUS_ID_TEXT]);
 
-/* Does the same for another rank of this node that uses this GPU ("": none) and is bound to no
- * processors. */
+/* Does the same for another rank of this node, which uses this GPU ("" means none) and is not bound
+ * to processors. */
 void cards_order_of(const struct card *cards, size_t n, const char *gpu, int local, int n_local,
 		    struct card_choice *out);
 

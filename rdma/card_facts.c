@@ -73,7 +73,8 @@ static int connect_both(struct both *b)
 	return SLUICE_OK;
 }
 
-/* A driver that does not support dma-bufs refuses before it looks at the descriptor. */
+/* A driver that does not support dma-bufs refuses before it looks at the descriptor, so a wrong
+ * descriptor is enough for the test. */
 static int refuses_dmabuf(struct ibv_pd *pd)
 {
 	struct ibv_mr *mr = ibv_reg_dmabuf_mr(pd, 0, PAGE_BYTES, 0, -1, IBV_ACCESS_LOCAL_WRITE);

@@ -9,15 +9,17 @@
 struct card_facts {
 	char device[64];
 	int port;
-	char no_windows[PROVE_WHY_BYTES]; /* why memory windows are not used; "": they are */
-	uint64_t longest_window;          /* bytes that the driver binds to one window */
+	char no_windows[PROVE_WHY_BYTES]; /* the reason why memory windows are not used; "": they
+					     are */
+	uint64_t longest_window;          /* the most bytes that the driver binds to one window */
 	uint32_t requests, inline_bytes;  /* limits of a queue pair */
 	uint64_t pair_pinned;             /* bytes that the driver pins for a queue pair */
 	int relaxed;                      /* a registration with relaxed ordering is accepted */
 	int dmabuf; /* 0, or the errno value with which the card refuses a dma-buf */
 	struct ibv_qp_attr side[2]; /* the client's and the server's, once connected */
 };
-/* Returns 0 or SLUICE_E*. config has the settings that choose the card. */
+/* Measures the facts of a card. config has the settings that choose the card. Returns 0 or
+ * SLUICE_E*. */
 int card_facts_measure(const struct transport_config *config, struct card_facts *out);
 
 /* Returns the microseconds of a timer code of InfiniBand for "receiver not ready". */

@@ -10,8 +10,8 @@
 
 enum { ENTRY_BYTES = 128, PORT_MOST = 255 };
 
-/* Copies the next entry, without the spaces around it. Returns the place where the following entry
- * begins, or NULL after the last one. */
+/* Copies the next entry, without the spaces around it. Returns the position at which the following
+ * entry begins, or NULL after the last one. */
 static const char *next_entry(const char *at, char entry[ENTRY_BYTES])
 {
 	const char *end;
@@ -27,7 +27,8 @@ static const char *next_entry(const char *at, char entry[ENTRY_BYTES])
 	return *end ? end + 1 : end;
 }
 
-/* Cuts ":port" off the entry. Returns the port, 0 if it names none, or -1 if it is not one. */
+/* Cuts ":port" off the entry. Returns the port, 0 if the entry names no port, or -1 if the text is
+ * not a port. */
 static int cut_port(char *entry)
 {
 	char *colon = strrchr(entry, ':'), *end;

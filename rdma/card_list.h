@@ -6,12 +6,12 @@
 #ifndef RDMA_CARD_LIST_H
 #define RDMA_CARD_LIST_H
 
-/* Fails with SLUICE_EINVAL, and a message that names the variable, unless list is a valid list of
- * cards. list may be NULL or "", which allow every card. ports: an entry may name a port. */
+/* Unless list is a valid list of cards, fails with SLUICE_EINVAL and a message that names the
+ * variable. A list that is NULL or "" allows every card. ports: 1 if an entry may name a port. */
 int card_list_check(const char *variable, const char *list, int ports);
 /* Returns 1 if the list allows the card. alias is the card's second name, or NULL. Sets *port to
- * the port that the card's entry in the list names, or 0. port NULL: cards have no ports, and a
- * colon is part of the name. */
+ * the port that the card's entry in the list names, or to 0. If port is NULL, cards have no ports,
+ * and a colon is part of the name. */
 int card_list_allows(const char *list, const char *name, const char *alias, unsigned *port);
 /* Returns 1 if the list is empty or only excludes cards. */
 int card_list_is_open(const char *list);

@@ -22,28 +22,28 @@ enum { CARRIER_WHY_BYTES = 200, CARRIER_TEXT = 80 };
 struct carrier;
 struct carrier_peer;
 
-/* A copy of an event of rdma_cm, or a datagram. An event is copied because an id cannot end before
- * its events are acknowledged. A datagram becomes a CONNECT_REQUEST, a CONNECT_RESPONSE, REJECTED
- * or DISCONNECTED. */
+/* A copy of an event of rdma_cm, or a datagram. Events are copied because an id cannot end before
+ * its events are acknowledged. A datagram is converted to a CONNECT_REQUEST, a CONNECT_RESPONSE,
+ * REJECTED or DISCONNECTED. */
 struct carrier_event {
 	enum rdma_cm_event_type type;
 	int status;
 	void *owner;             /* owner of the peer that it concerns; NULL: a request, or an
-				    event that concerns nobody */
-	struct carrier_peer *at; /* datagrams: the peer that the datagram claims to come from */
+				    event that concerns no peer */
+	struct carrier_peer *at; /* for a datagram: the peer from which it claims to come */
 	struct rdma_cm_id *id;   /* NULL: a datagram */
 	uint8_t bytes[256];
 	size_t n;
 	uint8_t responder_resources, initiator_depth;
-	uint32_t qpn;                 /* of the other side */
-	uint8_t gid[FRAME_GID_BYTES]; /* of the other side */
+	uint32_t qpn;                 /* the queue pair's number on the other side */
+	uint8_t gid[FRAME_GID_BYTES]; /* the GID of the other side */
 };
 
-/* Functions that return an int return 0, or -1 and why, unless stated otherwise. */
+/* Functions that return an int return 0, or -1 with the reason in why, unless stated otherwise. */
 struct carrier_ops {
 	const char *name;
 	/* 1: anybody can send an event that seems to come from a peer, so a wrong event changes
-	 * nothing. Frames are sent again until they are answered, and no route has to be found
+	 * nothing. Frames are repeated until they are answered, and no route has to be found
 	 * first. */
 	int open_to_all;
 
@@ -67,7 +67,7 @@ struct carrier_ops {
 	void (*sender)(const struct carrier_event *request, char text[CARRIER_TEXT]);
 
 	/* ---- of one peer ---- */
-	/* owner is stored in the peer's events. Returns 0 or SLUICE_E*. */
+	/* Prepares for a peer, whose events will carry `owner`. Returns 0 or SLUICE_E*. */
 	int (*meet)(struct carrier *c, const struct verbs_record *its, void *owner,
 		    struct carrier_peer **out);
 	void (*part)(struct carrier_peer *p);
@@ -76,7 +76,7 @@ struct carrier_ops {
 	/* Sends a request for a queue pair. The frame is complete. */
 	int (*request)(struct carrier_peer *p, const struct frame *frame,
 		       char why[CARRIER_WHY_BYTES]);
-	/* Takes over a request. yield() gives it back, also after take() has failed. */
+	/* Takes over a request. yield() gives it back, even after take() has failed. */
 	int (*take)(struct carrier_peer *p, const struct carrier_event *request,
 		    const struct frame *frame, char why[CARRIER_WHY_BYTES]);
 	void (*yield)(struct carrier_peer *p);
@@ -85,22 +85,21 @@ struct carrier_ops {
 		      const struct frame *frame, char why[CARRIER_WHY_BYTES]);
 	/* Answers a request with a frame, which ends it. */
 	void (*refuse)(const struct carrier_event *request, const struct frame *frame);
-	/* Called once the peer's acceptance has proved right and the queue pair has joined. */
+	/* Called when the peer's acceptance has proved valid and the queue pair has joined. */
 	int (*confirm)(struct carrier_peer *p, char why[CARRIER_WHY_BYTES]);
-	/* Ends what start() or take() began. If the row informs the peer of the end, it sends
-	 * frame. frame may be NULL. */
+	/* Ends what start() or take() began. A row that informs the peer of the end sends `frame`
+	 * for that. frame may be NULL. */
 	void (*end)(struct carrier_peer *p, const struct frame *frame);
-	/* The device to which the route leads. */
+	/* Returns the device to which the route leads. */
 	struct ibv_context *(*leads_to)(const struct carrier_peer *p);
-	/* Fills in the fields of a PROOF or an ACCEPT that its tag covers and only this row
-	 * knows. */
+	/* Sets those fields of a PROOF or an ACCEPT that the tag covers and only this row knows. */
 	void (*complete)(struct carrier_peer *p, struct frame *frame);
-	/* Returns how to join the queue pair of this side to the peer's. frame is the peer's PROOF
-	 * or ACCEPT. */
+	/* Returns the data that join this side's queue pair to the peer's. frame is the peer's
+	 * PROOF or ACCEPT. */
 	struct path_ends (*ends)(const struct carrier_peer *p, const struct frame *frame);
-	/* Only if open_to_all: tick() sends the last frame again when that is due. again() is
-	 * called when the peer has asked again, and sends the last frame at once unless it was sent
-	 * only a short time ago. */
+	/* Only if open_to_all: tick() repeats the last frame when it is time. again() is called
+	 * when the peer has repeated its request. It repeats the last frame at once, unless that
+	 * was sent only a short time ago. */
 	void (*tick)(struct carrier_peer *p, uint64_t now);
 	void (*again)(struct carrier_peer *p, uint64_t now);
 };
@@ -114,8 +113,8 @@ struct carrier {
 
 /* Returns the row for connections through a device. */
 const struct carrier_ops *carrier_of(const struct verbs_device *device);
-/* Returns the row for two ranks that meet by these cards: cm if both cards have an IP address; ud
- * if neither has one and both are in one partition of a subnet; NULL otherwise. Pure: both sides
- * get the same row. */
+/* Returns the row for two ranks that connect by these cards. This is cm if both cards have an IP
+ * address, and ud if neither has one and both are in one partition of a subnet. Otherwise it is
+ * NULL. Both sides get the same row. */
 const struct carrier_ops *carrier_between(const struct verbs_card *a, const struct verbs_card *b);
 #endif

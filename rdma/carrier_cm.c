@@ -19,7 +19,7 @@ struct cm {
 	struct rdma_event_channel *channel;
 	struct rdma_cm_id *listener;
 	struct ibv_context *context;     /* which rdma_cm shares among all ids of the device */
-	struct sockaddr_storage address; /* of the listener */
+	struct sockaddr_storage address; /* the address of the listener */
 	uint16_t port;
 	const struct path_choice *path;
 	uint32_t reads;
@@ -154,7 +154,7 @@ static void cm_sender(const struct carrier_event *request, char text[CARRIER_TEX
 	verbs_address_text((void *)rdma_get_peer_addr(request->id), text);
 }
 
-/* A request's id inherits the context of the listener, which is NULL. */
+/* The id of a request inherits the context of the listener, which is NULL. */
 static void copy_event(const struct rdma_cm_event *event, struct carrier_event *out)
 {
 	const struct cm_peer *p = event->id->context;
@@ -192,7 +192,7 @@ static void find_route(struct carrier_event *event)
 	event->status = -errno;
 }
 
-/* Acknowledges the event at once, because rdma_destroy_id() blocks until all events of the id are
+/* Acknowledges the event at once, because rdma_destroy_id() waits until all events of the id are
  * acknowledged. */
 static int cm_next(struct carrier *c, struct carrier_event *out)
 {
@@ -232,7 +232,7 @@ static int cm_start(struct carrier_peer *peer, int timeout_ms, char why[CARRIER_
 {
 	struct cm_peer *p = cm_peer_of(peer);
 	const struct path_choice *path = p->cm->path;
-	/* Without this address, the route could start at another device of this machine. */
+	/* Without this address, the route could begin at another device of this machine. */
 	struct sockaddr_storage own = p->cm->device->address;
 	uint8_t traffic_class = (uint8_t)path->traffic_class;
 	struct rdma_cm_id *id;
@@ -240,7 +240,7 @@ static int cm_start(struct carrier_peer *peer, int timeout_ms, char why[CARRIER_
 	if (rdma_create_id(p->cm->channel, &id, p, RDMA_PS_TCP))
 		return why_call_failed("rdma_create_id", why);
 	/* The kernel derives two values from this option: the service level, which is the priority
-	 * on a VLAN, and the class of the connection manager's own messages. The option is set
+	 * on a VLAN, and the class of the connection manager's own messages. The option must be set
 	 * before the route is resolved, because the route includes it. */
 	if (path->traffic_class != PATH_AS_RESOLVED)
 		rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &traffic_class,
@@ -332,7 +332,7 @@ static void cm_end(struct carrier_peer *peer, const struct frame *frame)
 	struct cm_peer *p = cm_peer_of(peer);
 
 	(void)frame;
-	rdma_disconnect(p->id); /* fails if it was never connected */
+	rdma_disconnect(p->id); /* fails if the id was never connected */
 	rdma_destroy_id(p->id);
 	p->id = NULL;
 }
@@ -351,7 +351,7 @@ static void cm_complete(struct carrier_peer *p, struct frame *frame)
 		       FRAME_GID_BYTES);
 }
 
-/* Only a server checks the peer's GID. A client itself chose the server's address. */
+/* Only a server checks the peer's GID, because a client has itself chosen the server's address. */
 static struct path_ends cm_ends(const struct carrier_peer *p, const struct frame *frame)
 {
 	return (struct path_ends){ .id = cm_peer_of(p)->id,

@@ -20,7 +20,8 @@
 
 enum {
 	REPEAT_MS = 200,
-	/* A server repeats its acceptance only after this time, however often the request comes. */
+	/* A server repeats its acceptance only after this time, even if the request is repeated
+	 * more often. */
 	AGAIN_MS = REPEAT_MS / 2,
 	NS_PER_MS = 1000000,
 	NUMBER_MOST = 0xffffff
@@ -44,11 +45,11 @@ struct ud_peer {
 	struct ud *ud;
 	int rank;
 	void *owner;
-	struct path_end end; /* the peer's end, from its record; without a queue pair */
+	struct path_end end; /* the peer's end, from its record; the queue pair is not set */
 	uint32_t qpn, qkey;  /* for datagrams */
 	struct ibv_ah *ah;   /* NULL: not made yet */
 	/* the exchange of frames that is under way */
-	uint32_t psn, reads;     /* of this side */
+	uint32_t psn, reads;     /* the first packet number and the READs of this side */
 	uint8_t kept[FRAME_MAX]; /* the last frame that was sent */
 	size_t n_kept;           /* 0: nothing */
 	int repeats;             /* 1: the frame is sent again until the peer answers */
@@ -70,7 +71,7 @@ static struct ud_peer *ud_peer_of(const struct carrier_peer *p)
 
 static void ud_stop(struct carrier *c)
 {
-	(void)c; /* there is no listener: unknown senders get no answer anyway */
+	(void)c; /* there is no listener to stop, and unknown senders get no answer anyway */
 }
 
 static void ud_close(struct carrier *carrier)
@@ -90,7 +91,7 @@ static int open_device(struct ud *c)
 	int rc;
 
 	if (list)
-		errno = ENODEV; /* unless ibv_open_device() sets another reason */
+		errno = ENODEV; /* stays unless ibv_open_device() sets another reason */
 	for (int i = 0; list && list[i] && !c->context; i++)
 		if (!strcmp(ibv_get_device_name(list[i]), c->device->name))
 			c->context = ibv_open_device(list[i]);
@@ -175,8 +176,9 @@ static enum rdma_cm_event_type type_of(enum frame_kind kind)
 	}
 }
 
-/* Returns the peer that a frame claims to come from, or NULL if the claim is false. The sender's
- * card wrote the number of the sending queue pair into the datagram, so that number is true. */
+/* Returns the peer from which a frame claims to come, or NULL if the claim is false. The sender's
+ * card writes the number of the sending queue pair into the datagram, so this number is
+ * reliable. */
 static struct ud_peer *sender_of(const struct ud *c, const struct datagram *d,
 				 const struct frame *frame)
 {
@@ -185,7 +187,8 @@ static struct ud_peer *sender_of(const struct ud *c, const struct datagram *d,
 	return p && d->qpn == p->qpn ? p : NULL;
 }
 
-/* A PROOF or an ACCEPT must name the end of its queue pair, otherwise nothing can be connected. */
+/* A PROOF or an ACCEPT must describe the end of its queue pair. Without that, nothing can be
+ * connected. */
 static int has_card(const struct frame *frame)
 {
 	return frame->ends || (frame->kind != FRAME_PROOF && frame->kind != FRAME_ACCEPT);
@@ -348,12 +351,12 @@ static void ud_refuse(const struct carrier_event *request, const struct frame *f
 
 static int ud_confirm(struct carrier_peer *p, char why[CARRIER_WHY_BYTES])
 {
-	(void)why; /* the first message over the queue pair confirms it */
+	(void)why; /* the first message over the queue pair confirms the acceptance */
 	ud_peer_of(p)->n_kept = 0;
 	return 0;
 }
 
-/* If the frame is lost, the peer notices that the queue pair does not answer. */
+/* If the frame is lost, the peer finds out because the queue pair does not answer. */
 static void ud_end(struct carrier_peer *peer, const struct frame *frame)
 {
 	struct ud_peer *p = ud_peer_of(peer);

@@ -9,7 +9,8 @@
 
 enum {
 	EVENTS_AT_ONCE = 64,
-	REFUSALS_LOGGED = 10, /* once this many are logged, only one in REFUSALS_EVERY is */
+	REFUSALS_LOGGED = 10, /* after this many logged refusals, only one in REFUSALS_EVERY is
+				 logged */
 	REFUSALS_EVERY = 1000
 };
 
@@ -34,7 +35,7 @@ static void refuse_request(struct connect *c, const struct carrier_event *event,
 	char text[CARRIER_TEXT];
 
 	c->refused++;
-	/* Flooding this rank with requests must not flood its log. */
+	/* A flood of requests must not flood the log of this rank. */
 	if (c->refused <= REFUSALS_LOGGED || c->refused % REFUSALS_EVERY == 0) {
 		c->ops->sender(event, text);
 		log_line(reason == REFUSAL_PROOF ? LOG_WARN : LOG_DEBUG, "rdma",
@@ -123,7 +124,7 @@ static void carrier_events(struct connect *c)
 	c->behind = n == EVENTS_AT_ONCE;
 }
 
-/* Runs the timers of all links, beginning with the link after the one that began a try last. */
+/* Runs the timers of all links. Begins with the link after the one that began the last try. */
 static int tick_links(struct connect *c, uint64_t now)
 {
 	int timers = 0, turn = c->turn;
@@ -252,7 +253,8 @@ int connect_add(struct connect *c, const struct link_config *config, struct link
 	return SLUICE_OK;
 }
 
-/* Taking a link down polls for all links, so every link must be down before any is closed. */
+/* Taking a link down polls for all links, so all links must be down before any of them is
+ * closed. */
 void connect_down(struct connect *c)
 {
 	if (c->carrier)

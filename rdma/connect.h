@@ -12,9 +12,10 @@ struct connect;
  * transport_config. */
 int connect_open(const struct verbs_device *device, int rank, int size, int lost_after_ms,
 		 int link_lost_after_ms, struct connect **out);
-/* The open device, in which queue pairs must be made. */
+/* Returns the open device, in which queue pairs must be made. */
 struct ibv_context *connect_context(const struct connect *c);
-/* Adds the data that peers need to connect to this rank; and writes the same data for the log. */
+/* connect_record() adds the data that peers need to connect to this rank. connect_text() writes the
+ * same data for the log. */
 void connect_record(const struct connect *c, struct verbs_record *out);
 void connect_text(const struct connect *c, char text[CARRIER_TEXT]);
 int connect_fd(const struct connect *c);
@@ -29,8 +30,8 @@ int connect_add(struct connect *c, const struct link_config *config, struct link
 
 /* Handles the events of the carrier and the device, and the timers. Returns 1 if timers run. */
 int connect_look(struct connect *c, uint64_t now);
-/* Returns 1 if connect_look() left events of peers for its next call. They make no descriptor
- * readable. */
+/* Returns 1 if connect_look() left events of peers for its next call. No descriptor becomes
+ * readable for these events. */
 int connect_is_behind(const struct connect *c);
 /* Handles events that completions recorded. Called when a link has set LINK_SETTLES. */
 void connect_settle(struct connect *c);

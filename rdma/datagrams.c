@@ -15,7 +15,7 @@
 #include <string.h>
 
 enum {
-	GRH_BYTES = 40, /* precede each received datagram, even one without a GRH */
+	GRH_BYTES = 40, /* they precede each received datagram, even one without a GRH */
 	SLOT_SIZE = 256,
 	RECEIVES_MOST = 256,
 	SENDS_MOST = 64,
@@ -35,7 +35,7 @@ struct datagrams {
 	struct region *memory; /* a slot for each receive, then for each send */
 	uint32_t qkey, receives, sends;
 	uint64_t sent, done; /* sends posted, and completed */
-	uint64_t hung;       /* the number of sends that did not complete in time */
+	uint64_t hung;       /* the number of sends that had not completed in time */
 	int failed;          /* errno of starting the queue pair again after an error, or 0 */
 };
 
@@ -85,9 +85,9 @@ static void forget_completions(struct ibv_cq *cq)
 		;
 }
 
-/* Restarts the queue pair after a completion with an error. It then sends nothing, or does not work
- * at all: soft-RoCE stops it when its interface is down, and a card when a datagram is too long.
- * Its number and Q_Key stay the same. */
+/* Restarts the queue pair after a completion with an error. Until then it sends nothing, or does
+ * not work at all: soft-RoCE stops it when its interface is down, and a card stops it when a
+ * datagram is too long. Its number and Q_Key stay the same. */
 static void restart_pair(struct datagrams *d, enum ibv_wc_status status)
 {
 	struct ibv_qp_attr reset = { .qp_state = IBV_QPS_RESET };
@@ -125,7 +125,7 @@ static void take_sends(struct datagrams *d)
 	}
 }
 
-/* Cards that do not complete the datagrams in time are waited for only once. */
+/* If a card does not complete datagrams in time, this waits for them only once. */
 void datagrams_forget(struct datagrams *d, struct ibv_ah *ah)
 {
 	const uint64_t until = now_ns() + (uint64_t)LEAVE_MS * 1000000;
@@ -166,7 +166,7 @@ int datagrams_send(struct datagrams *d, struct ibv_ah *to, uint32_t qpn, uint32_
 	return 0;
 }
 
-/* Returns 1 if the completion is a datagram that is long enough to have bytes. */
+/* Returns 1 if the completion is a datagram and is long enough to have bytes. */
 static int take_receive(struct datagrams *d, const struct ibv_wc *wc, struct datagram *out)
 {
 	size_t n;
@@ -205,7 +205,8 @@ int datagrams_next(struct datagrams *d, struct datagram *out)
 	struct ibv_wc wc;
 
 	take_sends(d);
-	/* Completions before the request make no event, so this looks for completions once more. */
+	/* Completions that came before the request make no event, so this looks for completions
+	 * once more. */
 	do {
 		while (!d->failed && ibv_poll_cq(d->recv_cq, 1, &wc) > 0)
 			if (take_receive(d, &wc, out))

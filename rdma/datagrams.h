@@ -14,7 +14,7 @@ enum { DATAGRAM_BYTES = 192, DATAGRAM_WHY_BYTES = 200 };
 struct datagram {
 	uint8_t bytes[DATAGRAM_BYTES];
 	size_t n;
-	uint32_t qpn; /* of the sender, as its card wrote it */
+	uint32_t qpn; /* the sender's queue pair, as the sender's card wrote it */
 };
 
 struct datagrams;
@@ -24,16 +24,16 @@ int datagrams_open(struct ibv_context *context, const struct verbs_device *devic
 void datagrams_close(struct datagrams **d);
 uint32_t datagrams_qpn(const struct datagrams *d);
 uint32_t datagrams_qkey(const struct datagrams *d);
-/* Returns a descriptor that is readable after a datagram has come, until datagrams_next() has
- * returned 0. */
+/* Returns a descriptor that becomes readable when a datagram has arrived, and stays so until
+ * datagrams_next() has returned 0. */
 int datagrams_fd(const struct datagrams *d);
 
-/* Returns NULL on failure, and errno gives the reason. */
+/* Makes an address handle. On failure, returns NULL and sets errno. */
 struct ibv_ah *datagrams_address(struct datagrams *d, struct ibv_ah_attr *to);
-/* Ends an address, once the datagrams that were sent there have left. Waits up to 100 ms for
+/* Ends an address handle when the datagrams that were sent to it have left. Waits up to 100 ms for
  * that. */
 void datagrams_forget(struct datagrams *d, struct ibv_ah *ah);
-/* Sends n <= DATAGRAM_BYTES bytes. Returns 0, or -1 and why. */
+/* Sends n <= DATAGRAM_BYTES bytes. Returns 0, or -1 with the reason in why. */
 int datagrams_send(struct datagrams *d, struct ibv_ah *to, uint32_t qpn, uint32_t qkey,
 		   const void *bytes, size_t n, char why[DATAGRAM_WHY_BYTES]);
 /* Takes a datagram. Returns 0 if there is none. */

@@ -33,7 +33,7 @@ static inline void event_queue_forget(struct event_queue *queue)
 {
 	queue->count = 0;
 }
-/* The queue must not be full. */
+/* Appends an event. The queue must not be full. */
 void event_queue_put(struct event_queue *queue, const struct event *event);
 int event_queue_drain(struct event_queue *queue, struct event *events, int n);
 /* Moves up to n of the oldest events to out and returns their number. Called at every poll, so the

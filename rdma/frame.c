@@ -12,7 +12,7 @@ enum {
 	REGION_KEYS_CRC_AT = REGION_HEAD_BYTES - 8,
 	REGION_CRC_AT = REGION_HEAD_BYTES - 4,
 	QPN_LEAST = 2,
-	NUMBER_MOST = 0xffffff, /* of a queue pair, and of a packet */
+	NUMBER_MOST = 0xffffff, /* the largest number of a queue pair, and of a packet */
 	READS_MOST = 255
 };
 
@@ -291,7 +291,7 @@ void verbs_region_encode(const struct verbs_region *region, uint8_t out[REGION_D
 	put_le32(out + REGION_CRC_AT, crc32c(0, out, REGION_CRC_AT));
 }
 
-/* A single key covers the region; several cover it without a gap. */
+/* Returns 1 if the keys cover the region without a gap. A single key always does. */
 static int keys_cover(const struct verbs_region *region)
 {
 	if (region->keys == 1)

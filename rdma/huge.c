@@ -67,7 +67,7 @@ void huge_look(struct huge_facts *out)
 
 /* ---- transparent ones ------------------------------------------------------------- */
 
-/* Returns the kilobytes of the mapping at this address that lie on huge pages. */
+/* Returns how many kilobytes of the mapping at this address are on huge pages. */
 static size_t kilobytes_got(const void *at)
 {
 	FILE *file = fopen("/proc/self/smaps", "re");
@@ -97,8 +97,8 @@ void huge_collapse(void *at, size_t bytes, const char *region)
 	size_t got;
 	int err;
 
-	/* MADV_HUGEPAGE lets the kernel make huge pages later if MADV_COLLAPSE cannot make them
-	 * now. */
+	/* If MADV_COLLAPSE cannot make huge pages now, MADV_HUGEPAGE lets the kernel make them
+	 * later. */
 	err = madvise(at, bytes, MADV_HUGEPAGE) ? errno : 0;
 	if (madvise(at, bytes, MADV_COLLAPSE) && !err)
 		err = errno;

@@ -13,7 +13,7 @@
 enum huge { HUGE_NONE, HUGE_TRANSPARENT, HUGE_RESERVED };
 enum { HUGE_PAGE_BYTES = 2 << 20 };
 
-/* setting: "no", "transparent" or "reserved". */
+/* Sets the kind of pages for this process: "no", "transparent" or "reserved". */
 void huge_request(const char *setting);
 /* Returns the kind of pages that a region of this size gets. */
 enum huge huge_kind(size_t bytes);

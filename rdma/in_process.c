@@ -55,7 +55,7 @@ static int room_for_one(void)
 	return 1;
 }
 
-/* Returns 0 if there is no memory. */
+/* Returns 0 if there is no memory for a place. */
 static int take_place(struct common *common)
 {
 	pthread_mutex_lock(&places.lock);
@@ -96,7 +96,8 @@ int in_process_regions_on(void)
 	return regions_on;
 }
 
-/* Returns zeroed memory, page-aligned like other regions, unless most of a page would be wasted. */
+/* Returns zeroed memory. It is page-aligned like other regions, unless most of a page would be
+ * wasted. */
 static void *zeroed(size_t bytes)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE), alignment = bytes < page ? LINE_BYTES : page;
@@ -171,7 +172,7 @@ void in_process_describe(const struct region *region, uint8_t out[REGION_HEAD_BY
 	put_le32(out + AT_CRC, crc32c(0, out, AT_CRC));
 }
 
-/* Returns NULL if the region was closed, or is not the described one. */
+/* Returns NULL if the region was closed, or if it is not the region that the descriptor names. */
 static struct common *find_common(const uint8_t descriptor[REGION_HEAD_BYTES])
 {
 	const uint32_t place = get_le32(descriptor + AT_PLACE);
@@ -189,8 +190,8 @@ static struct common *find_common(const uint8_t descriptor[REGION_HEAD_BYTES])
 	return common;
 }
 
-int in_process_reach(const uint8_t descriptor[REGION_HEAD_BYTES], int peer,
-		     struct remote *remote, struct common **common_out)
+int in_process_reach(const uint8_t descriptor[REGION_HEAD_BYTES], int peer, struct remote *remote,
+		     struct common **common_out)
 {
 	if (get_le32(descriptor + AT_MAGIC) != MAGIC ||
 	    get_le32(descriptor + AT_PID) != (uint32_t)getpid() ||

@@ -10,10 +10,11 @@
 
 struct neighbours {
 	int size;
-	struct transport **at; /* [rank]; NULL: not open yet, or closed */
+	struct transport **at; /* [rank]; NULL: the transport is not open yet, or closed */
 };
 
-/* on = 1: region_open() on this thread makes regions of this kind. 0: it makes memory files. */
+/* With `on` 1, region_open() on this thread makes regions of this kind. With 0, it makes memory
+ * files. */
 void in_process_regions(int on);
 int in_process_regions_on(void);
 
@@ -24,8 +25,9 @@ void common_release(struct common **common);
 
 /* Writes a descriptor of the region for a neighbour. */
 void in_process_describe(const struct region *region, uint8_t out[REGION_HEAD_BYTES]);
-/* Returns SLUICE_EWIRE unless this process wrote the descriptor, and SLUICE_EPEER if the region was
- * closed since. *common_out is valid until common_release(). */
+/* Finds the memory of a described region. Returns SLUICE_EWIRE unless this process wrote the
+ * descriptor, and SLUICE_EPEER if the region was closed since. *common_out is valid until
+ * common_release(). */
 int in_process_reach(const uint8_t descriptor[REGION_HEAD_BYTES], int peer, struct remote *remote,
 		     struct common **common_out);
 #endif

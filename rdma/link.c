@@ -14,16 +14,17 @@
 #include <string.h>
 
 enum link_state {
-	IDLE,    /* no try runs; a timer will start one, or the server's check of a silent client */
-	ASKING,  /* server: finds the route, sends a hello and waits for the reply */
-	ROUTING, /* client: finds the route for its proof */
-	PROVING, /* client: has a queue pair, and sent the proof */
+	IDLE,     /* no try runs; a timer will start a try, or the server's check of a silent
+		     client */
+	ASKING,   /* server: finds the route, sends a hello and waits for the reply */
+	ROUTING,  /* client: finds the route for its proof */
+	PROVING,  /* client: has a queue pair, and sent the proof */
 	ACCEPTED, /* server: has a queue pair, and waits for the client's READY */
-	GREETING, /* client: has sent READY and waits for the server's */
+	GREETING, /* client: has sent READY and waits for the server's READY */
 	TRADING,  /* both sides are READY; waits for the peer's KEYS */
 	UP,
-	EXPELLED, /* up for the last messages to a peer that was dropped from the job */
-	CUT,      /* broken while this rank's port is down: sends nothing until the port is up */
+	EXPELLED, /* the peer was dropped from the job; up only for the last messages to it */
+	CUT,      /* broken while this rank's port is down; sends nothing until the port is up */
 	GONE,
 	STATES
 };
@@ -35,13 +36,13 @@ enum link_event {
 	ROUTE,   /* the route to the peer is known */
 	CONNECT, /* client: a try may begin */
 	PROBE,   /* server: the client has not connected for a while */
-	ALIVE,   /* the hello is answered: the client's process lives and will connect */
+	ALIVE,   /* the hello was answered: the client's process lives and will connect */
 	ACCEPT,  /* the proof is answered */
 	PROOF,   /* the peer asks to connect, with a valid proof */
-	/* raised instead of PROOF while an older try or connection exists, to end that one */
+	/* replaces PROOF while an older try or connection exists, to end that one */
 	NEWER,
-	READY,    /* greeting: the peer's keys work */
-	KEYS,     /* greeting: its table of keys is written */
+	READY,    /* a greeting: the peer's keys work */
+	KEYS,     /* a greeting: the peer's table of keys is written */
 	FAILURE,  /* this try failed */
 	MISTRUST, /* one side rejects the other's proof */
 	NOBODY,   /* nobody listens at the peer's address */
@@ -59,8 +60,8 @@ struct link {
 	enum link_event noted; /* recorded by completions; raised when the poll is over */
 	struct proof *proof;
 	struct retry retry;
-	char why[200];   /* the last trouble */
-	char broke[200]; /* why the connection was lost, while reconnecting */
+	char why[200];   /* the reason of the last failure */
+	char broke[200]; /* the reason why the connection was lost; set while reconnecting */
 	char gone[256];
 };
 
@@ -158,7 +159,8 @@ static enum link_event send_proof(struct link *l, struct cue *cue)
 	return NOTHING;
 }
 
-/* The peer reconnects, so it noticed the loss first. It may never finish reconnecting. */
+/* If the peer reconnects, it has detected the loss first. This rank yields, but the peer may never
+ * finish reconnecting. */
 static enum link_event yield_to_peer(struct link *l, struct cue *cue)
 {
 	log_line(LOG_DEBUG, "rdma", "verbs: rank %d reconnects", l->config.peer);
@@ -168,8 +170,8 @@ static enum link_event yield_to_peer(struct link *l, struct cue *cue)
 	return NOTHING;
 }
 
-/* Makes a queue pair that reaches the peer's. The slot's key becomes valid when this side sends
- * READY. */
+/* Makes a queue pair that is joined to the peer's. The slot's key becomes valid when this side
+ * sends READY. */
 static int join_peer(struct link *l, const struct frame *proof, struct proof_offer *offer)
 {
 	const struct path_ends ends = proof_ends(l->proof, proof);
@@ -242,8 +244,8 @@ static enum link_event take_keys(struct link *l, struct cue *cue)
 		return END;
 	if (!l->config.client && qp_send_keys(l->config.pair, l->why))
 		return FAILURE;
-	/* Notifies that directly followed the greeting were counted before the link was up. If they
-	 * used half of the credit, it is returned now. */
+	/* Notifies that came directly after the greeting were counted before the link was up. If
+	 * they have used half of the credit, this returns it now. */
 	if (sendlog_credit_due(l->config.log))
 		*l->shared->wants |= LINK_OWES_CREDIT;
 	qp_start(l->config.pair, retry_was_up(&l->retry));
@@ -313,9 +315,9 @@ static enum link_event lose(struct link *l, struct cue *cue)
 	return reconnect_later(l);
 }
 
-/* Taking a link down sends a message. On soft-RoCE, a connection manager's message that cannot
- * leave breaks the device's connection manager for good. So the link waits for the port to come up,
- * but no longer than the time to reconnect. */
+/* Taking a link down sends a message. On soft-RoCE, if a message of the connection manager cannot
+ * leave, it breaks the device's connection manager for good. The link therefore waits for the port
+ * to come up, but not longer than the time to reconnect. */
 static enum link_event hold(struct link *l, struct cue *cue)
 {
 	(void)cue;
@@ -383,8 +385,8 @@ static enum link_event leave_expelled(struct link *l, struct cue *cue)
 
 /* ---- the table -------------------------------------------------------------------- */
 
-/* An action returns NOTHING, and the link enters the next state, or it returns another event to
- * raise in the current state. An event without a rule changes nothing. */
+/* An action returns NOTHING, and the link then enters the next state. Otherwise it returns another
+ * event, which is raised in the current state. An event without a rule changes nothing. */
 struct rule {
 	enum link_event (*act)(struct link *l, struct cue *cue);
 	enum link_state next;
@@ -504,7 +506,7 @@ static enum link_event event_of_answer(struct link *l, enum proof_answer answer)
 	}
 }
 
-/* Datagrams may come late or twice. Such an answer belongs to no running exchange. */
+/* Datagrams may arrive late or twice. Returns 1 if an answer belongs to no running exchange. */
 static int is_late(const struct link *l, const struct carrier_event *event)
 {
 	return proof_is_open_to_all(l->proof) && event->type != RDMA_CM_EVENT_DISCONNECTED &&
@@ -580,7 +582,8 @@ static int noted_failure(const struct link *l)
 	return l->noted == LOSS || l->noted == END;
 }
 
-/* The first failure gives the reason. Later requests fail only because the queue is flushed. */
+/* Only the first failure gives the reason. Later requests fail only because the queue is
+ * flushed. */
 static void note_event(struct link *l, enum link_event event, const char *why)
 {
 	if (noted_failure(l))
@@ -616,8 +619,8 @@ static void note_status(struct link *l, const struct ibv_wc *wc)
 	note_event(l, survives ? LOSS : END, text);
 }
 
-/* Returns the greeting that the peer must send next, or 0 if it has sent all: the next immediate is
- * then a notify. Notifies may directly follow the last greeting. */
+/* Returns the greeting that the peer must send next. If it has sent all of them, returns 0, and the
+ * next immediate is a notify. Notifies may directly follow the last greeting. */
 static uint32_t greeting_due(const struct link *l)
 {
 	switch (l->state) {
@@ -683,7 +686,7 @@ int link_tick(struct link *l, uint64_t now)
 	else if (retry_is_due(&l->retry, now) && (!idle || *l->shared->trying < LINK_TRIES_MOST) &&
 		 ((!idle && l->state != CUT) || port_active(l)))
 		raise_event(l, TIMER, &cue);
-	/* A try that has just begun, and needs no route to be found. */
+	/* This is a try that has just begun and needs no route. */
 	if (idle && l->state != IDLE && proof_is_open_to_all(l->proof))
 		raise_event(l, ROUTE, &cue);
 	proof_tick(l->proof, now);

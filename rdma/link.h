@@ -38,9 +38,9 @@ struct link;
 /* Requests of a link to the next poll. */
 enum { LINK_SETTLES = 1, LINK_OWES_CREDIT = 2 };
 
-/* All ranks connect at once, and a rank answers its requests one after another, each in
- * milliseconds. Every rank begins with the next higher ranks, so a rank gets about LINK_TRIES_MOST
- * requests at a time, and answers them before their senders give up. */
+/* All ranks connect at the same time, and a rank answers its requests one after another, each in
+ * milliseconds. Every rank begins with the ranks that follow it, so a rank gets about
+ * LINK_TRIES_MOST requests at a time, and answers them before their senders give up. */
 enum { LINK_TRIES_MOST = 32 };
 
 /* State that all links of a transport use. */
@@ -52,8 +52,9 @@ struct link_shared {
 	struct queues *queues;
 	const struct queue_sizes *sizes;
 	struct event_queue *events;
-	unsigned *wants; /* LINK_*: set by links, cleared by the poll */
-	int *trying;     /* number of links that try to connect or ask whether the peer lives */
+	unsigned *wants; /* LINK_* flags, which links set and the poll clears */
+	int *trying;     /* number of links that try to connect, or that test whether the peer
+			    lives */
 };
 
 struct link_config {
@@ -62,13 +63,14 @@ struct link_config {
 	char device[32];                /* the peer's device, for messages */
 	struct sendlog *log;
 	struct rights_peer *rights;
-	struct queue_pair *pair; /* moves the log and the rights to a new queue pair */
+	struct queue_pair *pair; /* carries the log and the rights from one queue pair to the
+				    next */
 };
 
-/* shared must stay valid until the link is closed. */
+/* Opens a link. shared must stay valid until the link is closed. */
 int link_open(const struct link_shared *shared, const struct link_config *config,
 	      struct link **out);
-/* Takes the connection down. Take all links down before closing any. */
+/* Takes the connection down. All links must be taken down before any of them is closed. */
 void link_down(struct link *l);
 void link_close(struct link **l);
 
@@ -81,14 +83,14 @@ int link_is_cut(const struct link *l);
 int link_is_gone(const struct link *l);
 /* Returns 1 if the peer was given up, or dropped from the job. */
 int link_refuses(const struct link *l);
-/* Returns 1 if the link has been up. Such a link is up or will be up again, unless it is gone. */
+/* Returns 1 if the link has been up. Unless such a link is gone, it is up or will be up again. */
 int link_was_up(const struct link *l);
 const char *link_why(const struct link *l);
 
 /* ---- what happens ---- */
 void link_answer(struct link *l, const struct carrier_event *event, uint64_t now);
-/* The peer asks to connect, with a valid proof. Returns 0, and the link then owns the request; or
- * the reason for a refusal with *why_out, and the caller keeps the request. */
+/* Called when the peer asks to connect, with a valid proof. Returns 0, and the link then owns the
+ * request. To refuse, returns the reason and sets *why_out, and the caller keeps the request. */
 int link_accept(struct link *l, const struct carrier_event *request, const struct frame *proof,
 		uint64_t now, const char **why_out);
 /* Takes a completion of the link's queue pair from queues.h. Links change state only when the poll
@@ -96,12 +98,12 @@ int link_accept(struct link *l, const struct carrier_event *request, const struc
 void link_completed(void *link, const struct ibv_wc *wc);
 /* Handles events that completions recorded, after a poll that ended with LINK_SETTLES. */
 void link_settle(struct link *l);
-/* Runs the timers. Returns 1 if any still runs. No try begins while LINK_TRIES_MOST are under way.
- */
+/* Runs the timers. Returns 1 if any of them still runs. No try begins while LINK_TRIES_MOST tries
+ * are under way. */
 int link_tick(struct link *l, uint64_t now);
 /* Drops the peer from the job and ends its keys. The connection stays up for the last messages to
  * the peer, and is not restored. */
 void link_expel(struct link *l);
-/* Ends the link for good: the peer is lost. */
+/* Ends the link for good, because the peer is lost. */
 void link_end(struct link *l, const char *why);
 #endif

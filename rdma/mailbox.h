@@ -24,7 +24,7 @@
 enum { MAILBOX_MAX_CAPACITY = 1 << 20, MAILBOX_MAX_SENDERS = 1 << 16 };
 enum {
 	MAILBOX_LINE = 64
-}; /* bytes of a cache line; separates fields that different processes write */
+}; /* the bytes of a cache line, which separates fields that different processes write */
 
 struct mailbox_header {
 	alignas(MAILBOX_LINE) _Atomic uint32_t sleeping;
@@ -37,7 +37,8 @@ struct mailbox_ring {
 };
 _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "an entry is shared between processes");
 
-/* Entries per sender for a queue depth: the next power of two; 0 if depth is 0 or too large. */
+/* Returns the number of entries per sender for a queue depth: the next power of two, or 0 if depth
+ * is 0 or too large. */
 uint32_t mailbox_capacity(uint32_t queue_depth);
 /* Returns the size of a mailbox. senders is at most MAILBOX_MAX_SENDERS, and capacity comes from
  * mailbox_capacity(). */
@@ -58,8 +59,8 @@ static inline int mailbox_claim_wake(void *mailbox)
 	return atomic_load(&header->sleeping) != 0 && atomic_exchange(&header->sleeping, 0) != 0;
 }
 
-/* The state of a sender or of a receiver. next, round: the place of entry number `position`, and
- * its round. */
+/* The state of a sender or a receiver. next and round describe entry number `position`: its place,
+ * and its round. */
 struct mailbox_end {
 	struct mailbox_ring *ring;
 	_Atomic uint64_t *next;
@@ -74,7 +75,7 @@ struct mailbox_reader {
 	struct mailbox_end at;
 };
 
-/* capacity: a power of two. */
+/* Moves to an entry. capacity is a power of two. */
 static inline void mailbox_move(struct mailbox_end *end, uint64_t position)
 {
 	end->position = position;
@@ -86,39 +87,42 @@ void mailbox_writer_init(struct mailbox_writer *w, struct mailbox_ring *ring, ui
 void mailbox_reader_init(struct mailbox_reader *r, struct mailbox_ring *ring, uint32_t capacity);
 
 int mailbox_room_now(struct mailbox_writer *w);
-/* Returns 1 if there is room for a word, 0 if not, -1 if the receiver's position is impossible.
- * Reads the position only if the last known one leaves no room. */
+/* Returns 1 if there is room for a word, 0 if there is none, and -1 if the receiver's position is
+ * impossible. Reads that position only if the last known one leaves no room. */
 static inline int mailbox_room(struct mailbox_writer *w)
 {
 	return w->at.position - w->head_seen < w->at.capacity ? 1 : mailbox_room_now(w);
 }
 
-/* Requires mailbox_room(). Earlier stores of this thread are visible to the receiver of the
- * word. */
+/* Requires mailbox_room(). When the receiver sees the word, it also sees earlier stores of this
+ * thread. */
 static inline void mailbox_write(struct mailbox_writer *w, uint32_t word)
 {
-	/* Release orders all data copied before; seq_cst pairs with mailbox_claim_wake(). */
+	/* The release orders all data that was copied before. seq_cst pairs with
+	 * mailbox_claim_wake(). */
 	atomic_store(w->at.next, (uint64_t)w->at.round << 32 | word);
 	mailbox_move(&w->at, w->at.position + 1);
 }
 
-/* Returns 1 and the oldest word, 0 if there is none, -1 if the entry is impossible. */
+/* Returns 1 with the oldest word, 0 if there is none, or -1 if the entry is impossible. */
 static inline int mailbox_take(struct mailbox_reader *r, uint32_t *word_out)
 {
-	/* Acquire pairs with the store in mailbox_write(), and seq_cst with mailbox_sleep(). */
+	/* The acquire pairs with the store in mailbox_write(), and seq_cst pairs with
+	 * mailbox_sleep(). */
 	const uint64_t entry = atomic_load(r->at.next);
 	const uint32_t ahead = (uint32_t)(entry >> 32) - r->at.round;
 
 	if (ahead)
 		return ahead == UINT32_MAX ? 0 : -1;
 	*word_out = (uint32_t)entry;
-	/* Release: this thread has read the entry before the sender may reuse its place. */
+	/* Release, because this thread must have read the entry before the sender reuses its
+	 * place. */
 	atomic_store_explicit(&r->at.ring->head, r->at.position + 1, memory_order_release);
 	mailbox_move(&r->at, r->at.position + 1);
 	return 1;
 }
 
-/* Returns nonzero if mailbox_take() would not return 0. Pairs with mailbox_sleep(). */
+/* Returns nonzero if mailbox_take() would return 1 or -1. Pairs with mailbox_sleep(). */
 static inline int mailbox_waiting(const struct mailbox_reader *r)
 {
 	return (uint32_t)(atomic_load(r->at.next) >> 32) != r->at.round - 1;

@@ -11,7 +11,7 @@ const struct nearness nearness_unknown = { -1, "not known where" };
 
 enum { VENDOR_NVIDIA = 0x10de, CLASS_DISPLAY = 0x03 };
 
-/* Uses only the kernel's files, because the other components open devices. */
+/* Uses only the kernel's files, because hwloc's other components open devices. */
 hwloc_topology_t nearness_topology(void)
 {
 	static const char *const others[] = { "pci",  "opencl",    "cuda", "nvml",
@@ -41,7 +41,7 @@ hwloc_obj_t nearness_card(hwloc_topology_t t, const char *name)
 	return NULL;
 }
 
-/* Returns the number of its ancestors. hwloc's own depth does not cover I/O objects. */
+/* Returns the number of the object's ancestors. hwloc's own depth does not cover I/O objects. */
 static int height(hwloc_obj_t o)
 {
 	int n = 0;

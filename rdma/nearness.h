@@ -8,8 +8,9 @@
 enum { NEARNESS_GPUS = 16, NEARNESS_CARDS = 32, BUS_ID_TEXT = 32, CARD_NAME = 64 };
 
 struct nearness {
-	int depth;         /* depth of the last common ancestor; larger is nearer, -1: unknown */
-	const char *where; /* static: "below the same PCIe switch" */
+	int depth;         /* depth of the last common ancestor, or -1 if unknown; a larger depth
+			      is nearer */
+	const char *where; /* the relation in words, such as "below the same PCIe switch"; static */
 };
 
 /* This machine's NVIDIA GPUs and RDMA devices, and the nearness of each pair. */
@@ -26,13 +27,14 @@ extern const struct nearness nearness_unknown;
 #ifdef HAVE_HWLOC
 struct hwloc_topology;
 struct hwloc_obj;
-/* This machine's tree with its PCI devices, read from the kernel's files; NULL: not known. */
+/* Returns the tree of this machine's hardware with its PCI devices, read from the kernel's files;
+ * NULL: not known. */
 struct hwloc_topology *nearness_topology(void);
-/* The RDMA device of this name, or NULL. */
+/* Returns the RDMA device of this name, or NULL. */
 struct hwloc_obj *nearness_card(struct hwloc_topology *t, const char *name);
 int nearness_is_gpu(struct hwloc_obj *pci);
-/* The nearness of two objects, either of which may be NULL; and of two objects whose nearest common
- * ancestor is this one. */
+/* nearness_between() returns the nearness of two objects, either of which may be NULL.
+ * nearness_at() returns that of objects whose nearest common ancestor is this one. */
 struct nearness nearness_between(struct hwloc_obj *gpu, struct hwloc_obj *card);
 struct nearness nearness_at(struct hwloc_obj *meeting);
 #endif

@@ -26,19 +26,20 @@ static int has_routes(const struct network *n)
 	return n->kind % FAMILIES != NETWORK_BY_GID;
 }
 
-/* Returns a cost for the entries a and b of the two ranks' lists; lower is better. A rank's own
- * card (entry 0) costs less than another one, and an earlier entry less than a later one. */
+/* Returns a cost for the entries a and b of the two ranks' lists; lower is better. Entry 0 is the
+ * card that a rank prefers, and costs less than the others. An earlier entry costs less than a
+ * later one. */
 static int cost(int a, int b)
 {
 	return 2 * NETWORKS_MOST * ((a != 0) + (b != 0)) + a + b;
 }
 
 /* The networks that serve a pair equally well. Two pairs of cards with the same cost never share a
- * network, because pairing one card of each would cost less. So the network alone identifies the
- * two cards, on both sides. */
+ * network, because pairing one card of each pair would then cost less. The network alone therefore
+ * identifies the two cards, on both sides. */
 struct tie {
 	int cost;
-	unsigned sum; /* of all bytes of these networks */
+	unsigned sum; /* sum of all bytes of these networks */
 	struct pairing least, most;
 };
 

@@ -15,14 +15,14 @@ enum { NETWORKS_MOST = 16 };
 /* Networks are equal if memcmp() finds all bytes equal. */
 struct network {
 	uint8_t kind;   /* two networks of different kinds have no route to each other */
-	uint8_t prefix; /* the number of bits of the address that are not 0 by rule */
+	uint8_t prefix; /* number of leading bits that name the network; the others are 0 */
 	uint8_t address[16];
 };
 
 enum { NETWORK_BY_GID = 0 }; /* the family of a network without IP addresses */
 
-/* address: of family 4 or 6, in network order, or of NETWORK_BY_GID. A prefix that is too long
- * counts as a full address. */
+/* Makes a network. The address is of family 4 or 6, in network order, or of NETWORK_BY_GID. A
+ * prefix that is too long stands for a full address. */
 struct network network_of(uint8_t kind, int family, const uint8_t address[16], unsigned prefix);
 
 enum pairing_kind {
@@ -37,9 +37,9 @@ struct pairing {
 	int a, b; /* the cards, as indices in the two lists; -1: none */
 };
 
-/* Each list begins with the card that its rank prefers. Prefers the first cards of both ranks, then
- * the first card of one, then the cards nearest to the fronts of the lists. If this leaves two
- * choices, neighbouring pairs of networks take the lesser and the greater in turn, so that no
- * network serves all pairs. */
+/* Chooses the cards by which two ranks connect. Each list begins with the card that its rank
+ * prefers. The best choice is the first cards of both ranks, then the first card of one, then the
+ * cards nearest to the fronts of the lists. If this leaves two choices, neighbouring pairs of
+ * networks use the lesser and the greater in turn, so that no single network serves all pairs. */
 struct pairing network_pairing(const struct network *a, int n_a, const struct network *b, int n_b);
 #endif
