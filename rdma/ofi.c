@@ -39,7 +39,7 @@ enum {
 	LOOK_NS = 10 * NS_PER_MS,
 	LOOK_JOINING_NS = NS_PER_MS,
 	TICK_NS = 10 * NS_PER_MS,
-	TICK_BLIND_NS = NS_PER_MS, /* the provider has no descriptor to sleep on */
+	TICK_BLIND_NS = NS_PER_MS, /* used if the provider has no descriptor on which to sleep */
 	SERVE_MIN_MS = 1,
 	SERVE_MAX_MS = 20,
 	CLOSE_MS = 1000
@@ -59,7 +59,7 @@ struct ofi {
 	struct ofi_table table;
 	struct ofi_trial *trial;
 	size_t messages_bytes;
-	int narrow; /* notices have 32 bits */
+	int narrow; /* 1: notices have 32 bits */
 	uint64_t next_look_ns, last_look_ns, progressed_ns;
 	uint64_t active_ns; /* when this rank last polled or got a completion */
 	struct wakeup wakeup;
@@ -110,7 +110,7 @@ static int take_message(struct ofi *o, const struct ofi_completion *c, uint64_t 
 		break;
 	case OFI_MESSAGE_SENT:
 		ofi_peer_send(ofi_table_of_rank(&o->table, rank));
-		break; /* sends the message that was written meanwhile */
+		break; /* the message that was written meanwhile is sent */
 	case OFI_MESSAGE_FAILED:
 		if (rank >= 0)
 			ofi_peer_send_failed(ofi_table_of_rank(&o->table, rank), c->text);
@@ -141,7 +141,7 @@ static void take_completion(struct ofi *o, const struct ofi_completion *c, uint6
 
 static void look_at_peers(struct ofi *o, uint64_t now)
 {
-	/* If this process was stopped, the silence of others proves nothing. */
+	/* If this process was stopped, the silence of its peers proves nothing. */
 	const int was_stopped = now - o->last_look_ns > (uint64_t)o->lost_after_ms * NS_PER_MS / 4;
 
 	ofi_messages_receive(o->messages);
@@ -160,14 +160,15 @@ static void progress(struct ofi *o)
 
 	o->progressed_ns = now;
 	if (!ofi_table_number(&o->table))
-		return; /* no rank can reach this one, and polling costs system calls */
+		return; /* no rank can reach this one, and polling would cost system calls */
 	if (now >= o->next_look_ns)
 		look_at_peers(o, now);
-	/* Notices that found no room come first. If they leave room, no peer's notices wait. */
+	/* Notices that found no room before come first. If they leave room, no peer has notices
+	 * that wait. */
 	for (int i = 0; o->narrow && i < ofi_table_number(&o->table); i++)
 		ofi_peer_push(ofi_table_at(&o->table, i), now);
 	/* Each completion makes at most one event, in addition to the promised ones. If there is no
-	 * room for one more event, ofi_peer.c keeps the notices that were read. */
+	 * room for one more event, ofi_peer.c keeps the notices that it has read. */
 	while (n == BATCH && event_queue_room(&o->events) > o->all.promised + BATCH) {
 		n = ofi_fabric_poll(o->fabric, c, BATCH);
 		for (int i = 0; i < n; i++)
@@ -207,13 +208,13 @@ static int ofi_poll(struct transport *t, struct event *events, int n)
 		taken += event_queue_take(&o->events, events + taken, n - taken);
 	}
 	if (o->all.unreported &&
-	    taken < n) /* the loss of a peer is reported after its last messages */
+	    taken < n) /* the loss of a peer is reported after the peer's last messages */
 		taken += report_lost(o, events + taken, n - taken);
 	pthread_mutex_unlock(&o->lock);
 	return taken;
 }
 
-/* Serves the peers while no other thread polls. For a while after a poll it looks often, because
+/* Serves the peers while no other thread polls. For some time after a poll it looks often, because
  * transfers stop when a socket buffer of the kernel is full or empty. */
 static void *serve_peers(void *argument)
 {
@@ -333,8 +334,8 @@ static uint64_t ofi_moved(struct endpoint *e)
 	return moved;
 }
 
-/* The peer's address stays usable for the last messages, which inform the peer that it was
- * dropped. */
+/* The peer's address stays usable for the last messages, which inform the peer that it was dropped
+ * from the job. */
 static void ofi_revoke(struct endpoint *e)
 {
 	struct ofi *o = ofi_of(e->transport);
@@ -405,7 +406,7 @@ static void drive(void *context)
 	progress(context);
 }
 
-/* Tests device memory, once for each region. */
+/* Tests whether puts can read this device memory. Each region is tested only once. */
 static int try_device_memory(struct ofi *o, const struct region *region)
 {
 	const struct ofi_driver driver = { .progress = drive, .context = o };
@@ -465,7 +466,7 @@ static int ofi_arm(struct transport *t)
 	int ids[WAKEUP_BATCH], news;
 
 	pthread_mutex_lock(&o->lock);
-	/* Clears the earlier report of the completion queue's descriptor, and then looks a last
+	/* Clears the earlier report of the completion queue's descriptor, and then looks one last
 	 * time. */
 	wakeup_ready(&o->wakeup, ids);
 	progress(o);
@@ -524,8 +525,8 @@ static int open_buffers(struct ofi *o, size_t receives)
 	return rc;
 }
 
-/* In some releases of libfabric the descriptor stays readable after the first completion. So the
- * wake-up reacts only to changes of it, which every packet causes. */
+/* In some releases of libfabric, the descriptor stays readable after the first completion. The
+ * wake-up therefore reacts only to changes of the descriptor, which every packet causes. */
 static int open_wakeup(struct ofi *o)
 {
 	const int fd = ofi_fabric_fd(o->fabric);
@@ -538,7 +539,7 @@ static int open_wakeup(struct ofi *o)
 
 static int start_thread(struct ofi *o)
 {
-	sigset_t all, old; /* keep signals for the application's threads */
+	sigset_t all, old; /* the application's threads must receive its signals */
 	int err;
 
 	sigfillset(&all);
@@ -598,7 +599,7 @@ static int open_transport_parts(struct ofi *o, const struct transport_config *co
 	return start_thread(o);
 }
 
-/* On return, the last messages are in place at the living peers, or the time is up. */
+/* Returns when the last messages are in place at the living peers, or when the time is up. */
 static void flush_peers(struct ofi *o)
 {
 	const uint64_t until = now_ns() + (uint64_t)CLOSE_MS * NS_PER_MS;

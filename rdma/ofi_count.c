@@ -10,15 +10,15 @@ enum {
 	NUMBER_MASK = (1 << 14) - 1,
 	KIND_SHIFT = 16,
 	HALF_MASK = 0xffff,
-	ARRIVED = 1 << 18 /* flag of a place; the kind and the half are below it */
+	ARRIVED = 1 << 18 /* a flag of a place; the bits below it are the kind and the half */
 };
 _Static_assert(COUNT_PLACES <= (NUMBER_MASK + 1) / 2, "a late number looks like a later one");
 
 struct arrivals {
-	uint32_t next; /* the first number that was not delivered */
+	uint32_t next; /* the lowest number whose put was not delivered */
 	uint16_t low, high;
 	int has_low;
-	uint32_t places[COUNT_PLACES]; /* by number; 0: it has not arrived */
+	uint32_t places[COUNT_PLACES]; /* indexed by number; 0: the put has not arrived */
 };
 
 uint32_t count_word(enum count_kind kind, uint32_t number, uint16_t half)
@@ -50,7 +50,7 @@ int arrivals_take(struct arrivals *a, uint32_t word)
 	return 0;
 }
 
-/* Returns what arrivals_next() returns for this put alone. */
+/* Takes the half of an immediate that a put carries. Returns 1, 0 or -1 like arrivals_next(). */
 static int take_half(struct arrivals *a, enum count_kind kind, uint16_t half, uint32_t *imm)
 {
 	switch (kind) {

@@ -10,9 +10,11 @@
 #include <stdint.h>
 
 enum {
-	COUNT_PLACES = 1024, /* numbers that may arrive before an earlier one */
-	/* The sender stays this close to its oldest put that is not complete. The other half is for
-	   complete puts that the peer's card has not reported yet. */
+	COUNT_PLACES = 1024, /* the most numbers that may arrive before an earlier number */
+	/* The sender's next put is at most this far ahead of its oldest put that is not complete.
+	 * The
+	 *
+	 * other half is for complete puts that the peer's card has not reported yet. */
 	COUNT_AHEAD = COUNT_PLACES / 2
 };
 
@@ -28,8 +30,8 @@ uint32_t count_word(enum count_kind kind, uint32_t number, uint16_t half);
 struct arrivals;
 int arrivals_open(struct arrivals **out);
 void arrivals_close(struct arrivals **a);
-/* Takes the word of a put that arrived. Returns 0, or -1 if the number was already taken or is out
- * of reach, so that the sender breaks the rules. */
+/* Takes the word of a put that has arrived. Returns 0. Returns -1 if the number was already taken
+ * or is out of reach, which means that the sender breaks the rules. */
 int arrivals_take(struct arrivals *a, uint32_t word);
 /* Returns 1 and the immediate of the next notice, 0 if the next number has not arrived, or -1 if
  * the sender breaks the rules. */

@@ -18,7 +18,7 @@ enum {
 	BATCH = 32,
 	KEY_TRIES = 8,
 	RECEIVES = 64,
-	COUNTED_RECEIVES = 1024 /* receives where each piece of a put uses up one */
+	COUNTED_RECEIVES = 1024 /* number of receives to post if each piece of a put uses up one */
 };
 
 enum { CAUTION_BYTES = 512 };
@@ -30,9 +30,10 @@ struct ofi_fabric {
 	struct fid_av *av;
 	struct fid_cq *cq;
 	struct fid_ep *ep;
-	int low, high;            /* the ports of SLUICE_PORTS; 0: any */
+	int low, high;            /* the range of SLUICE_PORTS; 0: any port */
 	int fd;                   /* -1: the provider has none */
-	enum ofi_notice promised; /* how incoming notices are read, even after a failed trial */
+	enum ofi_notice promised; /* how incoming notices are read; a failed trial does not
+				     change this */
 	enum ofi_notice notice;
 	char caution[CAUTION_BYTES]; /* "": none */
 };
@@ -75,7 +76,7 @@ static void end(struct fid *fid)
 		log_line(LOG_WARN, "rdma", "ofi: fi_close: error %d", -err);
 }
 
-/* Opens the completion queue with a descriptor to sleep on, if the provider has one. */
+/* Opens the completion queue, with a descriptor on which to sleep if the provider has one. */
 static int open_queue(struct ofi_fabric *f)
 {
 	struct fi_cq_attr attr = { .size = QUEUE_ENTRIES,
@@ -96,7 +97,7 @@ static int open_queue(struct ofi_fabric *f)
 	return err ? fabric_failed(f, "fi_cq_open", err) : SLUICE_OK;
 }
 
-/* Checks that TCP listens within SLUICE_PORTS. */
+/* Checks that TCP listens on a port of SLUICE_PORTS. */
 static int check_port(struct ofi_fabric *f)
 {
 	union {
@@ -151,7 +152,7 @@ static int open_objects(struct ofi_fabric *f)
 	return err ? err : open_endpoint(f);
 }
 
-/* Warns users who might measure TCP and mistake it for the best transport. */
+/* Writes a warning for users who might measure TCP and take it for the best transport. */
 static void write_caution(struct ofi_fabric *f)
 {
 	snprintf(f->caution, sizeof(f->caution),
@@ -322,13 +323,14 @@ static int random_key(const struct ofi_fabric *f, uint64_t *key)
 	return rc;
 }
 
-/* Returns the code of a failure before libfabric was called; *err receives libfabric's result. */
+/* Registers memory. If libfabric was not called because of an earlier failure, returns the code of
+ * that failure. Otherwise *err receives libfabric's result. */
 static int register_by(struct ofi_fabric *f, struct fi_mr_attr *attr, struct fid_mr **out, int *err)
 {
 	const struct iovec *at = attr->mr_iov;
 
 	*err = -FI_ENOKEY;
-	/* Short keys can collide. */
+	/* Short keys can collide, so several are tried. */
 	for (int tries = 0; *err == -FI_ENOKEY && tries < KEY_TRIES; tries++) {
 		int rc = 0;
 
@@ -456,7 +458,7 @@ ssize_t ofi_fabric_receive(struct ofi_fabric *f, const struct ofi_piece *p)
 static int is_broken(int error)
 {
 	switch (error) {
-	case FI_ECANCELED: /* it was under way when the connection broke */
+	case FI_ECANCELED: /* the operation was under way when the connection broke */
 	case FI_ENOTCONN:
 	case FI_ECONNRESET:
 	case FI_ECONNABORTED:

@@ -15,13 +15,13 @@
 
 struct ofi_fabric;
 
-/* provider and interface are those of ofi_choose(). ports: the TCP ports, "LOW-HIGH"; NULL or "":
- * any. SLUICE_ENOSUPP: no provider is usable. */
+/* Opens an endpoint. provider and interface are those of ofi_choose(). ports: the TCP ports,
+ * "LOW-HIGH"; NULL and "" allow any port. SLUICE_ENOSUPP means that no provider is usable. */
 int ofi_fabric_open(const char *provider, const char *interface, const char *ports,
 		    struct ofi_fabric **out);
-/* Closes the endpoint, so that no operation completes any more. */
+/* Closes the endpoint. From then on, no operation completes. */
 void ofi_fabric_stop(struct ofi_fabric *f);
-/* All registrations must have been closed. */
+/* Frees the fabric. All registrations must have been closed. */
 void ofi_fabric_close(struct ofi_fabric **f);
 
 const char *ofi_fabric_provider(const struct ofi_fabric *f);
@@ -32,23 +32,24 @@ int ofi_fabric_is_tcp(const struct ofi_fabric *f);
 /* Returns 1 if the bytes of a completed put may still be missing in the peer's memory, whatever
  * completion level was requested. */
 int ofi_fabric_is_unplaced(const struct ofi_fabric *f);
-/* Returns how a put announces itself: as the provider promises, unless a trial has failed. */
+/* Returns how puts announce themselves: as the provider promises, or by messages if a trial has
+ * failed. */
 enum ofi_notice ofi_fabric_notice(const struct ofi_fabric *f);
 /* Returns 1 if incoming notices have 32 bits and the sender's name. */
 int ofi_fabric_is_narrow(const struct ofi_fabric *f);
 void ofi_fabric_use_notice(struct ofi_fabric *f, enum ofi_notice notice);
 /* Returns the number of receives to post if peers may have this many notices under way. */
 size_t ofi_fabric_receives(const struct ofi_fabric *f, size_t notices);
-/* Returns 1 if the descriptor sometimes misses an event. */
+/* Returns 1 if the descriptor sometimes does not report an event. */
 int ofi_fabric_naps(const struct ofi_fabric *f);
 /* Returns 1 if puts to one peer are placed in the order of posting. */
 int ofi_fabric_is_ordered(const struct ofi_fabric *f);
 const char *ofi_fabric_error(const struct ofi_fabric *f, ssize_t error); /* of a negative return */
 
-/* The address of this endpoint. */
+/* Writes the address of this endpoint. */
 int ofi_fabric_name(const struct ofi_fabric *f, void *name, size_t cap, size_t *len_out);
 size_t ofi_fabric_name_bytes(const struct ofi_fabric *f);
-/* Inserts a peer's address. The name must be as long as this rank's. */
+/* Inserts a peer's address. The address must be as long as this rank's. */
 int ofi_fabric_insert(struct ofi_fabric *f, const void *name, fi_addr_t *out);
 
 /* Registers memory. access: FI_REMOTE_READ and so on. The key is random if the provider lets the
@@ -62,11 +63,11 @@ int ofi_fabric_has_device_memory(const struct ofi_fabric *f);
 int ofi_fabric_register_device(struct ofi_fabric *f, const struct memory *memory,
 			       struct fid_mr **out);
 void ofi_fabric_unregister(struct fid_mr **mr);
-/* Returns 1 if local memory needs a registration, whose descriptor is passed with each
- * operation. */
+/* Returns 1 if local memory must be registered. The descriptor of the registration is then passed
+ * with each operation. */
 int ofi_fabric_wants_local(const struct ofi_fabric *f);
-/* Returns the address by which peers name the first byte of a registration: its address here, or
- * 0. */
+/* Returns the address by which peers name the first byte of a registration. This is the byte's
+ * address here, or 0. */
 uint64_t ofi_fabric_origin(const struct ofi_fabric *f, const void *base);
 
 /* The arguments of a put, get or message. */
@@ -76,36 +77,38 @@ struct ofi_piece {
 	void *desc; /* NULL if local memory needs no registration */
 	fi_addr_t to;
 	uint64_t address, key;
-	/* the data of a put that announces itself; only its lower half if notices are narrow */
+	/* the data of a put that announces itself; if notices are narrow, only the lower half */
 	uint64_t data;
-	int announce; /* the peer gets data once the bytes are in place */
-	int placed;   /* completes only when the bytes are in place at the peer */
+	int announce; /* 1: the peer gets `data` once the bytes are in place */
+	int placed;   /* 1: the operation completes only when the bytes are in place at the peer */
 	struct fi_context2 *context;
 };
-/* Return 0, -FI_EAGAIN (poll, then try again), or another negative error of libfabric. */
+/* Each of these returns 0, -FI_EAGAIN (poll, then try again), or another negative error of
+ * libfabric. */
 ssize_t ofi_fabric_put(struct ofi_fabric *f, const struct ofi_piece *piece);
 ssize_t ofi_fabric_get(struct ofi_fabric *f, const struct ofi_piece *piece);
 ssize_t ofi_fabric_send(struct ofi_fabric *f, const struct ofi_piece *piece);
-/* Sends a message of n <= 8 bytes, which is copied and has no completion. */
+/* Sends a message of n <= 8 bytes. The bytes are copied, and there is no completion. */
 ssize_t ofi_fabric_inject(struct ofi_fabric *f, const void *bytes, size_t n, fi_addr_t to);
 ssize_t ofi_fabric_receive(struct ofi_fabric *f, const struct ofi_piece *piece);
 
-/* A completion from fi_cq_read(), or a failed operation. */
+/* A completion from fi_cq_read(), or the failure of an operation. */
 struct ofi_completion {
 	void *context;
-	int notice; /* a peer's put announces itself; context: of the receive it used, or NULL */
+	int notice; /* 1: a peer's put announces itself; context is then that of the receive that
+		       it used, or NULL */
 	uint64_t flags, data;
-	fi_addr_t from; /* sender of a narrow notice */
+	fi_addr_t from; /* the sender of a narrow notice */
 	size_t bytes;
 	int error;      /* 0, or libfabric's positive error code */
-	int broken;     /* the connection to the peer no longer exists */
-	char text[120]; /* explains the error */
+	int broken;     /* 1: the connection to the peer no longer exists */
+	char text[120]; /* an explanation of the error */
 };
 /* Fills up to n entries of out and returns their number. Also drives the progress of operations. */
 int ofi_fabric_poll(struct ofi_fabric *f, struct ofi_completion *out, int n);
 
-/* Returns a descriptor that is readable when there may be something to poll, or -1 if the provider
- * has none, so the caller must poll from time to time. */
+/* Returns a descriptor that is readable when there may be completions to poll. Returns -1 if the
+ * provider has none; the caller must then poll from time to time. */
 int ofi_fabric_fd(const struct ofi_fabric *f);
 /* Returns 1 if nothing is waiting, so a thread may sleep on the descriptor. */
 int ofi_fabric_may_sleep(struct ofi_fabric *f);

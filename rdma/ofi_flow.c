@@ -12,7 +12,7 @@
 #include <string.h>
 
 enum { REFUSED_NS = 20000, REFUSALS_MAX = 50 };
-/* The most is 8 MiB, which is more than Linux buffers by default (tcp_wmem). */
+/* Up to 8 MiB are under way, more than Linux buffers by default (tcp_wmem). */
 static const struct stream_limits over_tcp = { .piece_bytes = 1 << 19,
 					       .least_bytes = 1 << 14,
 					       .begin = 2,
@@ -25,8 +25,8 @@ struct entry {
 	void *desc;
 	size_t posted; /* bytes */
 	int pieces;    /* under way */
-	int has_low;   /* a piece carries the lower half of the immediate (ofi_count.h) */
-	/* all pieces are posted, and so is the message, if a message announces the transfer */
+	int has_low;   /* 1: a piece carries the lower half of the immediate (ofi_count.h) */
+	/* 1: all pieces are posted, and so is the message if a message announces the transfer */
 	int whole;
 };
 
@@ -35,26 +35,29 @@ struct piece {
 	struct ofi_flow *flow;
 	struct entry *entry; /* NULL: the piece is free */
 	uint32_t number;     /* the number of a counted put */
-	size_t large;        /* bytes of the piece if `large` of the flow counts it, else 0 */
-	int alone;           /* nothing else was under way when it was posted */
+	size_t large;        /* bytes of the piece if `large` of the flow counts the piece;
+				otherwise 0 */
+	int alone;           /* 1: nothing else was under way when the piece was posted */
 	uint64_t since_ns;   /* when the piece was posted */
-	struct piece *free;  /* the next free one */
+	struct piece *free;  /* the next free piece */
 };
 
 struct ofi_flow {
 	struct ofi_flow_config config;
 	uint32_t token;
 	int ordered, abandoned;
-	int counted;                 /* puts carry numbers, and need no order (ofi_count.h) */
-	uint32_t number, floor;      /* of the next put; none below floor is under way */
+	int counted;                 /* 1: puts carry numbers, and need no order (ofi_count.h) */
+	uint32_t number, floor;      /* the number of the next put; no put with a number below
+					floor is under way */
 	uint16_t high;               /* the upper half of the last notice's immediate */
-	int stream;                  /* all bytes for the peer go through one stream */
-	struct stream large[2];      /* [0]: pieces of puts, [1]: of gets */
-	uint32_t oldest, next, end;  /* modulo 2^32; FLOW_TRANSFERS divides it */
+	int stream;                  /* 1: all bytes for the peer go through one stream */
+	struct stream large[2];      /* [0]: pieces of puts, [1]: pieces of gets */
+	uint32_t oldest, next, end;  /* counted modulo 2^32, which FLOW_TRANSFERS divides */
 	int out, puts_out;           /* pieces */
 	uint64_t moves;              /* counts completions, and arrivals from the peer */
-	uint64_t moved_ns, retry_ns; /* used after a refused transfer while nothing is under way: */
-	int refusals; /* delays retries, since each try to reconnect costs system calls */
+	uint64_t moved_ns, retry_ns; /* retry_ns is used after a transfer was refused while
+					nothing was under way */
+	int refusals; /* delays retries, because each attempt to reconnect costs system calls */
 	struct piece *free;
 	struct piece pieces[FLOW_PIECES];
 	struct entry ring[FLOW_TRANSFERS];
@@ -184,7 +187,7 @@ static size_t piece_bytes(const struct ofi_flow *f, int get, size_t left)
 	return left < most ? left : most;
 }
 
-/* Returns 1 if the next counted put is too far ahead of the oldest one under way. */
+/* Returns 1 if the next counted put would be too far ahead of the oldest one that is under way. */
 static int is_too_far(struct ofi_flow *f)
 {
 	if (f->number - f->floor < COUNT_AHEAD)
@@ -200,9 +203,9 @@ static int is_too_far(struct ofi_flow *f)
 	return f->number - f->floor >= COUNT_AHEAD;
 }
 
-/* Returns which part of its notice the next put of e carries. If the upper half of the immediate is
- * new, the first put carries the lower half. The last put, which may be empty, then carries the
- * upper half. */
+/* Returns which part of its notice the next put of e carries. If the upper half of the immediate
+ * differs from the previous one, the first put carries the lower half. The last put, which may be
+ * empty, then carries the upper half. */
 static enum count_kind next_kind(const struct ofi_flow *f, const struct entry *e, int last)
 {
 	if (e->x.kind != TRANSFER_PUT_NOTIFY)
@@ -294,7 +297,7 @@ static void report_end(struct ofi_flow *f, const struct entry *e, int status)
 							   .status = status });
 }
 
-/* Reports the end of e if all of it is done. */
+/* Reports the end of e if all pieces of it are done. */
 static void finish_entry(struct ofi_flow *f, const struct entry *e)
 {
 	if (!e->whole || e->pieces)
@@ -304,7 +307,8 @@ static void finish_entry(struct ofi_flow *f, const struct entry *e)
 		f->oldest++;
 }
 
-/* Some providers claim that puts can carry data but then refuse it. Messages replace the data. */
+/* Some providers claim that puts can carry data, but then refuse such puts. Messages then replace
+ * the data. */
 static int cannot_announce(struct ofi_flow *f, const struct entry *e, ssize_t rc)
 {
 	if (e->x.kind != TRANSFER_PUT_NOTIFY || (rc != -FI_ENOSYS && rc != -FI_EOPNOTSUPP) ||
@@ -378,7 +382,7 @@ int ofi_flow_completed(struct ofi_flow *f, const struct ofi_completion *completi
 	f->moves++;
 	e->pieces--;
 	if (completion->error) {
-		e->whole = 0; /* ofi_flow_abandon() reports it */
+		e->whole = 0; /* ofi_flow_abandon() then reports it */
 		if (completion->broken)
 			snprintf(why, 160,
 				 "its process ended, or the connection to it broke (%.80s)",
@@ -415,7 +419,7 @@ void ofi_flow_abandon(struct ofi_flow *f)
 	for (uint32_t i = f->oldest; i != f->end; i++) {
 		const struct entry *e = entry_at(f, i);
 
-		if (!e->whole || e->pieces) /* otherwise its end was reported */
+		if (!e->whole || e->pieces) /* without this, its end was reported already */
 			report_end(f, e, SLUICE_EPEER);
 	}
 	f->oldest = f->next = f->end;

@@ -46,8 +46,9 @@ struct ofi_flow_config {
 	struct ofi_fabric *fabric;
 	struct ofi_memory *memory;
 	struct event_queue *events;
-	int by_message;              /* puts to this peer are announced by messages */
-	uint32_t *promised;          /* counts the events that transfers of all flows will make */
+	int by_message;              /* 1: messages announce puts to this peer */
+	uint32_t *promised;          /* the number of events that transfers of all flows will
+					make */
 	const struct region *copies; /* registered memory for small puts */
 	uint8_t *copy; /* this peer's part of copies, of ofi_flow_copy_bytes() bytes */
 };
@@ -58,11 +59,12 @@ void ofi_flow_close(struct ofi_flow **flow);
 /* Sets the token that this rank's notices to the peer must carry. */
 void ofi_flow_use_token(struct ofi_flow *flow, uint32_t token);
 
-/* Returns 1 if x can be appended now. Otherwise poll and ask again. */
+/* Returns 1 if x can be appended now. If it returns 0, poll and ask again. */
 int ofi_flow_room(const struct ofi_flow *flow, const struct transfer *x);
-/* Requires ofi_flow_room(). Fails with SLUICE_E* if the local memory cannot be registered. */
+/* Appends a transfer. Requires ofi_flow_room(). Fails with SLUICE_E* if the local memory cannot be
+ * registered. */
 int ofi_flow_append(struct ofi_flow *flow, const struct transfer *x, uint64_t now_ns);
-/* Posts whatever can be posted. Returns 0, or -1 and why if libfabric refuses. */
+/* Posts what can be posted now. Returns 0. If libfabric refuses, returns -1 and sets why. */
 int ofi_flow_push(struct ofi_flow *flow, uint64_t now_ns, char why[160]);
 /* Returns 1 if some transfers are not fully posted. */
 int ofi_flow_waits(const struct ofi_flow *flow);
@@ -71,18 +73,18 @@ int ofi_flow_is_refused(const struct ofi_flow *flow);
 /* Returns 1 if nothing waits and nothing is under way. */
 int ofi_flow_is_idle(const struct ofi_flow *flow);
 
-/* Returns the flow of a piece, found by the context of a completion. */
+/* Returns the flow to which a piece belongs. The context of a completion identifies the piece. */
 struct ofi_flow *ofi_flow_of(void *context);
 int ofi_flow_peer(const struct ofi_flow *flow);
-/* Returns 0, or -1 and why if a piece failed. */
+/* Handles a completion. Returns 0, or -1 and sets why if a piece failed. */
 int ofi_flow_completed(struct ofi_flow *flow, const struct ofi_completion *completion,
 		       uint64_t now_ns, char why[160]);
 /* Returns how long transfers have been under way without any progress, or 0 if none is. */
 uint64_t ofi_flow_silent_ns(const struct ofi_flow *flow, uint64_t now_ns);
 /* Returns a counter of completions of this flow and of arrivals from the peer. */
 uint64_t ofi_flow_moves(const struct ofi_flow *flow);
-/* Restarts the time of ofi_flow_silent_ns(), because something came from the peer or this process
- * was stopped. */
+/* Restarts the time of ofi_flow_silent_ns(). Called when something came from the peer, or when this
+ * process was stopped. */
 void ofi_flow_moved(struct ofi_flow *flow, uint64_t now_ns);
 /* Ends all transfers with an error, because the peer is lost. Later completions are ignored. */
 void ofi_flow_abandon(struct ofi_flow *flow);

@@ -16,7 +16,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct ofi_library library;
 static int loaded;
 
-/* C distinguishes pointers to objects and to functions; systems with dlsym() do not. */
+/* C distinguishes pointers to objects from pointers to functions; systems with dlsym() do not. */
 static int find_symbol(void *handle, const char *name, void *function_out)
 {
 	void *found = dlsym(handle, name);
@@ -46,8 +46,8 @@ static int find_all(void *handle, struct ofi_library *l)
 	return rc;
 }
 
-/* Turns on options that libfabric has off by default and that Sluice needs. libfabric reads them in
- * the first fi_getinfo() of the process. Values that the user has set stay. */
+/* Turns on options that Sluice needs and that are off by default in libfabric. libfabric reads them
+ * in the first fi_getinfo() of the process. Values that the user has set do not change. */
 static void set_options(void)
 {
 	/* Lets puts of cxi announce themselves, since libfabric 2.5.0. */

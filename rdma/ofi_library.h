@@ -7,7 +7,7 @@
 #include <rdma/fabric.h>
 #include <stdint.h>
 
-/* The interface version: the oldest one with a usable TCP provider. */
+/* The version of the interface: the oldest one with a usable TCP provider. */
 #define OFI_API FI_VERSION(1, 17)
 
 struct ofi_library {
@@ -24,8 +24,8 @@ struct ofi_library {
 /* Loads libfabric at the first call. It stays loaded, because its providers may have threads. Fails
  * with SLUICE_ENOSUPP and a sentence that names what is missing and the remedy. */
 int ofi_library_load(const struct ofi_library **out);
-/* Sets the ports on which TCP listens. libfabric reads them once in a process, at the first
- * ofi_choose(), so the caller checks the ports of the endpoint that it opens. */
+/* Sets the ports on which TCP listens. libfabric reads them only once per process, in the first
+ * ofi_choose(). The caller therefore checks the port of each endpoint that it opens. */
 void ofi_library_ports(int low, int high);
 /* Returns 1 if the environment turns this option of libfabric on. Loading turns on the options that
  * Sluice needs, if the user did not set them. */

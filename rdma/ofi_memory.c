@@ -14,17 +14,17 @@ enum { REGION_MAGIC = 0x4e47524f, REGION_CRC_AT = REGION_HEAD_BYTES - 4 }; /* "O
 
 struct region_memory {
 	struct registration registration;
-	struct fid_mr *local; /* registration for operations of this rank */
+	struct fid_mr *local; /* the registration for operations of this rank */
 	enum { UNTRIED, READ_IN_PLACE, NOT_REACHED } device; /* for device memory */
 	struct {
 		struct fid_mr *mr; /* the registration for the peer */
-		size_t from;       /* offset of its first byte in the region */
+		size_t from;       /* the offset of the registration's first byte in the region */
 	} of[];                    /* [rank] */
 };
 
-/* Addresses of a closed region. libfabric cannot cancel a transfer with one peer: a get that was
- * given up may be answered late, and a put that has begun to arrive continues. So these addresses
- * stay mapped, to unused pages, until the endpoint is closed. */
+/* Addresses of a closed region. libfabric cannot cancel the transfers with a single peer. A get
+ * that was given up may be answered late, and a put that has begun to arrive continues. These
+ * addresses therefore stay mapped, to unused pages, until the endpoint is closed. */
 struct vacated {
 	struct vacated *next;
 	void *base;
@@ -109,8 +109,8 @@ static void encode_region(const struct ofi_memory *m, int peer, const struct reg
 	put_le32(out, REGION_MAGIC);
 	put_le32(out + 4, r->registration.region->access);
 	put_le64(out + 8, r->registration.region->bytes);
-	/* The address of the region's first byte, modulo 2^64, because that byte may be before the
-	 * registration. */
+	/* Writes the address of the region's first byte modulo 2^64, because that byte may precede
+	 * the registration. */
 	put_le64(out + 16, ofi_fabric_origin(m->fabric, first) - r->of[peer].from);
 	put_le64(out + 24, fi_mr_key(r->of[peer].mr));
 	put_le32(out + 32, (uint32_t)m->rank);
@@ -198,8 +198,8 @@ int ofi_memory_local(struct ofi_memory *m, const struct region *region, void **d
 
 	*desc = NULL;
 	rc = registry_add(&m->registry, region,
-			  /* it was registered even if untested, so that this call can report the
-			   * end of the registration */
+			  /* Device memory is registered even before its test, so that this call can
+			   * report the end of the registration. */
 			  &r);
 	if (!rc && region->device && r->device != READ_IN_PLACE)
 		return fail(SLUICE_ENOSUPP,

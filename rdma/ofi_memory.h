@@ -21,13 +21,13 @@ int ofi_memory_open(struct ofi_fabric *fabric, int rank, int size, pthread_mutex
  * ofi_fabric_stop(). */
 void ofi_memory_close(struct ofi_memory **m);
 
-/* Describes a region to a peer that may reach bytes [from, from + n). */
+/* Writes the descriptor of a region for a peer that may reach bytes [from, from + n). */
 int ofi_memory_describe(struct ofi_memory *m, int peer, const struct region *region, size_t from,
 			size_t n, uint8_t descriptor[REGION_HEAD_BYTES]);
-/* Makes all keys of the peer invalid, and refuses it new ones. */
+/* Makes all keys of the peer invalid. The peer gets no new keys. */
 void ofi_memory_revoke(struct ofi_memory *m, int peer);
 
-/* Opens a peer's region from its descriptor (hostile input). */
+/* Opens a peer's region from its descriptor, which may be hostile. */
 int ofi_memory_reach(struct ofi_memory *m, struct endpoint *e,
 		     const uint8_t descriptor[REGION_HEAD_BYTES], struct remote **out);
 void ofi_memory_leave(struct remote **remote);
@@ -37,16 +37,16 @@ struct ofi_target {
 };
 struct ofi_target ofi_memory_target(const struct remote *remote);
 
-/* Finds libfabric's descriptor of local memory; *desc is NULL if it needs none. Called for all
- * memory before its use. */
+/* Finds libfabric's descriptor of local memory. *desc becomes NULL if the memory needs none. All
+ * memory must pass through this call before it is used. */
 int ofi_memory_local(struct ofi_memory *m, const struct region *region, void **desc);
 
-/* Whether puts can read this device memory directly: returns 1, 0, SLUICE_E*, or OFI_UNTRIED. After
+/* Returns whether puts can read this device memory directly: 1, 0, SLUICE_E*, or OFI_UNTRIED. After
  * OFI_UNTRIED the caller registers the memory, tests it, and reports the result. A registration
- * that failed its test stays until the region closes, because the test may still use it. */
+ * whose test failed stays until the region closes, because the test may still use it. */
 enum { OFI_UNTRIED = 2 };
 int ofi_memory_in_place(struct ofi_memory *m, const struct region *region);
-/* Returns 0, or a negative error of libfabric. */
+/* Registers device memory for the test. Returns 0, or a negative error of libfabric. */
 int ofi_memory_try_device(struct ofi_memory *m, const struct region *region, struct fid_mr **mr);
 void ofi_memory_tried(struct ofi_memory *m, const struct region *region, int works);
 #endif

@@ -9,7 +9,7 @@
 struct buffer {
 	struct fi_context2 context; /* libfabric's, first */
 	uint8_t *bytes;             /* OFI_FRAME_BYTES */
-	int busy;                   /* libfabric uses the buffer */
+	int busy;                   /* 1: libfabric uses the buffer */
 };
 
 struct outgoing {
@@ -23,7 +23,7 @@ struct ofi_messages {
 	int size;
 	size_t receives;
 	struct outgoing *outgoing; /* [size] */
-	struct buffer buffers[];   /* first the receives, then one for each rank */
+	struct buffer buffers[];   /* the receives, and then one buffer for each rank */
 };
 
 size_t ofi_messages_bytes(int size, size_t receives)
@@ -129,8 +129,8 @@ void ofi_messages_send(struct ofi_messages *messages, int rank, fi_addr_t to)
 	rc = ofi_fabric_send(messages->fabric, &piece);
 	buffer->busy = !rc;
 	if (!rc)
-		out->pending = 0; /* otherwise the next poll sends it again, because the last
-				     message is written once */
+		out->pending = 0; /* unless it was sent, the next poll tries again, because the
+				     last message is written only once */
 }
 
 enum ofi_message ofi_messages_take(struct ofi_messages *messages, const struct ofi_completion *c,

@@ -8,7 +8,8 @@
 
 struct ofi_messages;
 
-/* memory has ofi_messages_bytes() bytes, which are registered with the descriptor desc. */
+/* Opens the messages. memory has ofi_messages_bytes() bytes, which are registered with the
+ * descriptor desc. */
 size_t ofi_messages_bytes(int size, size_t receives);
 int ofi_messages_open(struct ofi_fabric *fabric, int size, size_t receives, uint8_t *memory,
 		      void *desc, struct ofi_messages **out);
@@ -16,10 +17,10 @@ void ofi_messages_close(struct ofi_messages **messages);
 
 /* Posts every receive that libfabric does not hold. */
 void ofi_messages_receive(struct ofi_messages *messages);
-/* Takes the context of a completion that does not belong to these messages. If the context is a
- * receive that a notice used up, posts it again. */
+/* Takes the context of a completion that belongs to no message. If the context is a receive that a
+ * notice has used up, posts the receive again. */
 void ofi_messages_reuse(struct ofi_messages *messages, void *context);
-/* Sets the next message to the rank, and replaces a message that was not sent yet. */
+/* Sets the next message to the rank. It replaces a message that was not sent yet. */
 void ofi_messages_write(struct ofi_messages *messages, int rank,
 			const uint8_t message[OFI_FRAME_BYTES]);
 int ofi_messages_pending(const struct ofi_messages *messages, int rank);

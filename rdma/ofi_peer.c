@@ -25,9 +25,9 @@ struct ofi_peer {
 	struct ofi_peers *all;
 	enum state state;
 	fi_addr_t address;
-	uint32_t token; /* token that the peer's notices must carry */
+	uint32_t token; /* the token that the peer's notices must carry */
 	struct ofi_flow *flow;
-	struct arrivals *arrivals; /* NULL: its puts carry no numbers */
+	struct arrivals *arrivals; /* NULL: the peer's puts carry no numbers */
 	struct remote *control;    /* the peer's control region; NULL: none */
 	char why[OFI_WHY_BYTES];   /* why the peer is lost */
 };
@@ -44,7 +44,7 @@ struct endpoint *ofi_peer_endpoint(struct ofi_peer *p)
 
 /* ---- opening and closing ---------------------------------------------------------- */
 
-/* Makes the greeting for the peer, to be sent after its proof. */
+/* Makes the greeting for the peer, which is sent after this rank's proof. */
 static int make_greeting(struct ofi_peer *p, struct ofi_greeting *out)
 {
 	const struct ofi_peers *all = p->all;
@@ -187,8 +187,8 @@ static void look_for_silence(struct ofi_peer *p, uint64_t now)
 	const uint64_t link_lost_after = (uint64_t)p->all->link_lost_after_ms * NS_PER_MS;
 	char why[OFI_WHY_BYTES];
 
-	/* Nothing is under way and libfabric accepts nothing more: the connection worked during the
-	 * proof, but broke and was not restored. */
+	/* Nothing is under way, and libfabric still refuses transfers: the connection worked during
+	 * the proof, but broke and was not restored. */
 	if (ofi_flow_is_refused(p->flow) && silent > refused_for(lost_after)) {
 		ofi_peer_lose(p, "its process ended, or the connection to it broke for good");
 		return;
@@ -250,7 +250,7 @@ void ofi_peer_send_failed(struct ofi_peer *p, const char *why)
 	char text[OFI_WHY_BYTES];
 
 	if (p->state != UP)
-		return; /* it is sent again when it is due */
+		return; /* the message is repeated when it is due */
 	snprintf(text, sizeof(text), "the last message of the proof failed: %.100s", why);
 	ofi_peer_lose(p, text);
 }
@@ -334,7 +334,7 @@ void ofi_peer_push(struct ofi_peer *p, uint64_t now_ns)
 	if (!ofi_flow_waits(p->flow))
 		return;
 	if (ofi_flow_push(p->flow, now_ns, why))
-		ofi_peer_lose(p, why); /* this ends all its transfers with an error */
+		ofi_peer_lose(p, why); /* also ends all its transfers with an error */
 }
 
 int ofi_peer_post(struct ofi_peer *p, const struct transfer *x)
@@ -373,7 +373,7 @@ void ofi_peer_flush(struct ofi_peer *p)
 
 int ofi_peer_is_busy(const struct ofi_peer *p, uint64_t now_ns)
 {
-	/* Each try to reach a closed peer would open a connection that is refused. */
+	/* Each attempt to reach a closed peer would open a connection that the peer refuses. */
 	const int closed = ofi_flow_is_refused(p->flow) &&
 			   ofi_flow_silent_ns(p->flow, now_ns) > (uint64_t)CLOSED_MS * NS_PER_MS;
 

@@ -19,7 +19,7 @@ struct ofi_peer;
 struct ofi_peers {
 	struct transport *transport;
 	int size, lost_after_ms, link_lost_after_ms;
-	const struct region *control; /* NULL: there is none */
+	const struct region *control; /* NULL: there is no control region */
 	size_t control_line_bytes;    /* 0: a peer may write all of it */
 	uint32_t token_mask;          /* bits of a token that hold the rank */
 	struct ofi_fabric *fabric;
@@ -28,13 +28,15 @@ struct ofi_peers {
 	struct ofi_messages *messages;
 	struct event_queue *events;
 	const struct region *buffers;
-	uint8_t *copies;   /* for small puts: ofi_flow_copy_bytes() for each rank, in the buffers */
+	uint8_t *copies;   /* memory for small puts: ofi_flow_copy_bytes() for each rank, in the
+			      buffers */
 	uint32_t promised; /* number of events that transfers of all flows will make */
-	int joining, unreported; /* number of peers without a complete proof, and of lost peers
-				    without their EVENT_GONE */
+	int joining, unreported; /* joining: peers without a complete proof; unreported: lost
+				    peers whose EVENT_GONE was not delivered */
 };
 
-/* name: the peer's address from its record; notice: how puts announce themselves to it. */
+/* Opens a peer. name: the peer's address from its record. notice: how puts to it announce
+ * themselves. */
 int ofi_peer_open(struct ofi_peers *all, int rank, const uint8_t *name, enum ofi_notice notice,
 		  struct ofi_peer **out);
 void ofi_peer_close(struct ofi_peer **peer);
@@ -46,15 +48,15 @@ int ofi_peer_ready(const struct ofi_peer *p);
 /* Returns 0, or SLUICE_E* if the peer cannot be used now. */
 int ofi_peer_check(const struct ofi_peer *p);
 void ofi_peer_lose(struct ofi_peer *p, const char *why);
-/* Returns 1 and the peer's EVENT_GONE, once. */
+/* Returns 1 with the peer's EVENT_GONE, but only once. */
 int ofi_peer_report(struct ofi_peer *p, struct event *out);
 
-/* Called regularly. Sends the next message of the proof, and declares the peer lost after a long
- * silence. */
+/* Called at regular times. Sends the next message of the proof, and declares the peer lost after a
+ * long silence. */
 void ofi_peer_look(struct ofi_peer *p, int was_stopped, uint64_t now_ns);
 /* Sends the message that was written for the peer (ofi_messages.h). */
 void ofi_peer_send(struct ofi_peer *p);
-/* The last message to the peer failed. */
+/* Called when the last message to the peer has failed. */
 void ofi_peer_send_failed(struct ofi_peer *p, const char *why);
 
 /* Opens the peer's control region. */
@@ -70,8 +72,8 @@ int ofi_peer_post(struct ofi_peer *p, const struct transfer *x);
 /* Posts waiting transfers, and delivers notices for which there was no room before. */
 void ofi_peer_push(struct ofi_peer *p, uint64_t now_ns);
 void ofi_peer_completed(struct ofi_peer *p, const struct ofi_completion *c, uint64_t now_ns);
-/* For the end of a job: posts a put that completes after all earlier ones, then reports whether
- * anything is under way. */
+/* For the end of a job. Posts a put that completes after all earlier ones. ofi_peer_is_busy() then
+ * returns whether anything is under way. */
 void ofi_peer_flush(struct ofi_peer *p);
 /* A peer that has closed and accepts nothing does not count as busy. */
 int ofi_peer_is_busy(const struct ofi_peer *p, uint64_t now_ns);

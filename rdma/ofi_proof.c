@@ -17,7 +17,8 @@ enum {
 	TAG_AT = SERVER_AT + AUTH_NONCE_BYTES,
 	TOKEN_AT = TAG_AT + AUTH_TAG_BYTES,
 	CONTROL_AT = TOKEN_AT + 4,
-	SIGNED_BYTES = 4 + 4 + REGION_HEAD_BYTES /* magic, token, control */
+	SIGNED_BYTES = 4 + 4 + REGION_HEAD_BYTES /* a tag covers the magic number, the token and
+						    the control descriptor */
 };
 _Static_assert(CONTROL_AT + REGION_HEAD_BYTES == OFI_FRAME_BYTES, "a message has another size");
 enum { AGAIN_MS = 500, CHALLENGE_AGE_MS = 60000, NS_PER_MS = 1000000 };
@@ -112,7 +113,7 @@ static void cover(const struct ofi_greeting *greeting, uint8_t out[SIGNED_BYTES]
 	memcpy(out + 8, greeting->control, REGION_HEAD_BYTES);
 }
 
-/* Returns 1, or 0 if the tag could not be made. */
+/* Encodes a message. Returns 1, or 0 if the tag could not be made. */
 static int encode_message(const struct ofi_proofs *p, const struct message *m,
 			  uint8_t out[OFI_FRAME_BYTES])
 {
@@ -133,7 +134,8 @@ static int encode_message(const struct ofi_proofs *p, const struct message *m,
 			 out + TAG_AT);
 }
 
-/* Returns 1, or 0 if it is not a message to this rank. Does not check the tag. */
+/* Decodes a message. Returns 1, or 0 if it is not a message to this rank. Does not check the
+ * tag. */
 static int decode(const struct ofi_proofs *p, const uint8_t *bytes, size_t n, int *sender,
 		  struct message *m)
 {
@@ -148,7 +150,7 @@ static int decode(const struct ofi_proofs *p, const uint8_t *bytes, size_t n, in
 		return 0;
 	*sender = (int)rank;
 	*m = (struct message){ .kind = (enum kind)kind };
-	/* The lower rank is the client, and only the client begins. */
+	/* The lower rank is the client. Only the client begins an exchange. */
 	if ((kind == CHALLENGE || kind == ACCEPT) != (*sender > p->rank))
 		return 0;
 	m->context.client = (uint32_t)(*sender < p->rank ? *sender : p->rank);
@@ -192,7 +194,8 @@ int ofi_proof_hello(struct ofi_proofs *p, int peer, uint64_t now_ns, uint8_t out
 	return encode_message(p, &hello, out);
 }
 
-/* The server has answered the current HELLO and holds the key, so this makes the proof for it. */
+/* The server has answered the current HELLO and thereby proved that it holds the key, so this makes
+ * the client's proof. */
 static int answer_challenge(struct ofi_proofs *p, struct proof *proof,
 			    const struct message *challenge, uint8_t out[OFI_FRAME_BYTES])
 {
@@ -210,7 +213,7 @@ static int greet(struct ofi_proofs *p, struct proof *proof, const struct message
 				  .greeting = proof->own };
 
 	if (!same_nonce(accept->context.nonce_server, proof->context.nonce_server))
-		return 0; /* it answers an earlier try */
+		return 0; /* the message answers an earlier try */
 	proof->theirs = accept->greeting;
 	proof->up = 1;
 	return encode_message(p, &answer, out);
@@ -250,7 +253,7 @@ static int accept_client(struct ofi_proofs *p, struct proof *proof, const struct
 
 static int refuse_proof(struct ofi_proofs *p, const char *why)
 {
-	/* Logs ever fewer refusals, so that strangers cannot fill the log. */
+	/* Logs refusals more and more seldom, so that strangers cannot fill the log. */
 	if (!(p->refused & (p->refused + 1)))
 		log_line(LOG_WARN, "rdma", "ofi: refused a message: %s (%llu so far)", why,
 			 (unsigned long long)p->refused + 1);
@@ -265,15 +268,15 @@ int ofi_proof_answer(struct ofi_proofs *p, const uint8_t *bytes, size_t n, uint6
 	struct message m;
 
 	if (!p->admitted)
-		return 0; /* the key is not known yet; a peer sends its HELLO again */
+		return 0; /* the key is not known yet; the peer repeats its HELLO */
 	if (!decode(p, bytes, n, peer, &m))
 		return refuse_proof(p, "it is not a message from a rank of this job");
 	proof = &p->peer[*peer];
 	if (!proof->begun || proof->up)
-		return 0; /* too early, or a repeated or replayed message of a finished exchange */
+		return 0; /* the message is early, or repeats one of a finished exchange */
 	if (m.kind == HELLO)
 		return challenge(p, &m, now_ns, out);
-	/* Checks the tag only of messages that belong to this try. */
+	/* Checks the tag only if the message belongs to this try. */
 	if (*peer > p->rank && !same_nonce(m.context.nonce_client, proof->context.nonce_client))
 		return 0;
 	if (*peer < p->rank && !is_own_challenge(p, &m, now_ns))

@@ -20,23 +20,25 @@ enum {
 };
 
 struct ofi_row {
-	const char *name;     /* as SLUICE_PROVIDER gives it */
+	const char *name;     /* the name that SLUICE_PROVIDER uses */
 	const char *provider; /* its name in libfabric, if that differs */
-	const char *fabric;   /* only entries for this fabric of the provider; NULL: all others */
-	int unasked;          /* chosen without SLUICE_PROVIDER */
+	const char *fabric;   /* the row is only for this fabric of the provider; NULL: for all
+				 other fabrics */
+	int unasked;          /* 1: chosen even without SLUICE_PROVIDER */
 	int tcp;
-	int tcp_by_interface; /* it is TCP if its device is a network interface */
-	int mr_mode;          /* registration modes that it may require */
+	int tcp_by_interface; /* 1: the provider is TCP if its device is a network interface */
+	int mr_mode;          /* the registration modes that it may require */
 	enum wait wait;
-	size_t key_bytes;       /* at most; 0: 8 */
+	size_t key_bytes;       /* the most bytes of a key; 0: 8 */
 	enum ofi_notice notice; /* the best notice to try */
-	/* If set: only fi_writedata() sends a notice, and only if the provider makes the keys. The
-	 * variable of libfabric (ofi_library.c) that allows it, and the first version of the
-	 * provider with it. */
+	/* If data_variable is set, only fi_writedata() sends a notice, and only if the provider
+	 * makes the keys. data_variable is libfabric's variable that allows this (ofi_library.c).
+	 * data_since is the first version of the provider that has the variable. */
 	const char *data_variable;
 	uint32_t data_since; /* TREE() */
-	int unplaced;        /* a completed put may not be in place, so messages cannot follow */
-	int takes_receives;  /* a notice uses up a receive, even if it is not reported */
+	int unplaced;        /* 1: a completed put may not be in place, so messages cannot follow
+				puts */
+	int takes_receives;  /* 1: a notice uses up a receive, even if that is not reported */
 	int device_memory;   /* the card may be able to read the data of puts from GPU memory,
 				which is then tested */
 	uint32_t since;      /* the first usable version of libfabric; 0: OFI_API */
@@ -131,7 +133,7 @@ static const struct ofi_row rows[] = {
 };
 enum { ROWS = sizeof(rows) / sizeof(rows[0]) };
 /* The row for a provider that the user names and that has no row above. It grants all modes that
- * the provider asks for, and relies on nothing. */
+ * the provider requests, and relies on no feature. */
 static const struct ofi_row unknown = { .name = "",
 					.mr_mode = FI_MR_LOCAL | FI_MR_ENDPOINT | OF_CARDS,
 					.wait = WAIT_FD_RACES,
@@ -218,8 +220,8 @@ static int interface_fits(const struct fi_info *info, const char *interface)
 	return card_list_allows(interface, domain_of(info), address_text(info, text), NULL);
 }
 
-/* Returns 1 if the entry uses the kernel's sockets. A domain of psm3 that leaves the card to psm3
- * begins with "autoselect:" and lists devices. */
+/* Returns 1 if the entry uses the kernel's sockets. If psm3 itself chooses among its cards, its
+ * domain begins with "autoselect:" and lists devices. */
 static int is_tcp(const struct fi_info *info)
 {
 	const struct ofi_row *row = row_of(info);
@@ -235,7 +237,8 @@ static int is_tcp(const struct fi_info *info)
 
 /* ---- the choice ------------------------------------------------------------------- */
 
-/* The hints omit features that Sluice does not need: order, and events that the notices replace. */
+/* The hints omit features that Sluice does not need: ordering, and events that the notices
+ * replace. */
 static struct fi_info *hints_for(const struct ofi_library *l, const char *provider)
 {
 	const struct ofi_row *row = row_named(provider);
@@ -255,8 +258,8 @@ static struct fi_info *hints_for(const struct ofi_library *l, const char *provid
 	return hints;
 }
 
-/* The card of an entry, as card_choice.c takes it. Cards reach each other if libfabric has one
- * fabric for them. */
+/* Returns the card of an entry in the form for card_choice.c. Cards reach each other if libfabric
+ * has one fabric for them. */
 static struct card card_of(const struct fi_info *info, char bus[BUS_ID_TEXT])
 {
 	const struct fid_nic *nic = info->nic;
@@ -279,8 +282,9 @@ static int same_fabric(const struct fi_info *a, const struct fi_info *b)
 	return a->addr_format == b->addr_format && !strcmp(x ? x : "", y ? y : "");
 }
 
-/* Returns the card that card_choice.c gives this rank among the provider's cards on the fabric of
- * `first`. TCP keeps to the first, because addresses of two networks may not reach each other. */
+/* Returns the card that card_choice.c chooses for this rank among the provider's cards on the
+ * fabric of `first`. With TCP this is always the first one, because addresses of two networks may
+ * not reach each other. */
 static struct fi_info *by_place(struct fi_info *list, struct fi_info *first, const char *interface)
 {
 	struct fi_info *entry[CARDS_MOST];
@@ -405,8 +409,8 @@ static int choose_any(struct fi_info *list, const char *interface, uint32_t vers
 	const char *present = NULL;
 	char there[300];
 
-	/* Prefers providers that do not run over TCP, then those made for TCP, then the others that
-	 * run over TCP here. */
+	/* First come providers that do not run over TCP, then those that are made for TCP, then the
+	 * others, which run over TCP here. */
 	for (int i = 0; i < 2 * ROWS; i++) {
 		const struct ofi_row *row = &rows[i % ROWS];
 
@@ -439,7 +443,8 @@ static struct fi_info *ask(const struct ofi_library *l, const struct fi_info *hi
 	return out;
 }
 
-/* Returns info, or the entry that libfabric offers with more capabilities; info is then freed. */
+/* Asks libfabric for an entry with more capabilities. Returns that entry and frees info, or returns
+ * info. */
 static struct fi_info *ask_more(const struct ofi_library *l, struct fi_info *info, uint64_t caps,
 				int mr_mode)
 {
@@ -459,17 +464,17 @@ static struct fi_info *ask_more(const struct ofi_library *l, struct fi_info *inf
 	return info;
 }
 
-/* Returns 1 if this libfabric can send data with a put, for a provider that needs an environment
- * variable for it. */
+/* Returns 1 if this libfabric can send data with a put. Some providers need an environment variable
+ * for it. */
 static int sends_data(const struct ofi_row *row, const struct fi_info *info)
 {
 	return info->fabric_attr->prov_version >= row->data_since &&
 	       ofi_library_option(row->data_variable);
 }
 
-/* Lets the provider make the keys if notices depend on that. Otherwise random keys are better,
- * because no peer can guess them. The endpoint's default completion level is for fi_writedata(),
- * which takes no flags. Returns info, or the entry that replaces it. */
+/* If notices depend on keys of the provider, lets the provider make the keys. Otherwise random keys
+ * are better, because no peer can guess them. fi_writedata() takes no flags, so the endpoint's
+ * default completion level must suit it. Returns info, or the entry that replaces it. */
 static struct fi_info *settle_keys(const struct ofi_library *l, struct fi_info *info)
 {
 	const struct ofi_row *row = row_of(info);
@@ -489,8 +494,8 @@ static struct fi_info *settle_keys(const struct ofi_library *l, struct fi_info *
 	return out;
 }
 
-/* Requests the names of senders if a notice has no room for a token, and device memory. Without the
- * names, messages announce puts; without device memory support, device memory is copied. */
+/* Requests device memory, and the names of senders if a notice has no room for a token. Without the
+ * names, messages announce puts. Without device memory, data in such memory is copied first. */
 static struct fi_info *settle_info(const struct ofi_library *l, const struct fi_info *found)
 {
 	struct fi_info *info = l->dupinfo(found);
@@ -581,7 +586,7 @@ const char *ofi_choice_defect(const struct ofi_choice *choice)
 	return NULL;
 }
 
-/* Fails if puts cannot carry numbers and nothing else shows when they are in place. */
+/* Fails if puts cannot carry numbers and no other feature shows when they are in place. */
 static int check_notice(const struct ofi_choice *choice)
 {
 	if (!choice->row->unplaced || ofi_choice_notice(choice) == OFI_NOTICE_NARROW)

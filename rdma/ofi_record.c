@@ -70,8 +70,8 @@ const uint8_t *ofi_record_check(const struct ofi_fabric *fabric, int own_rank, i
 			   rank, len - NAME_AT, own_rank, ofi_fabric_name_bytes(fabric));
 		return NULL;
 	}
-	/* Two versions of a provider may announce puts with different widths. The ranks then use
-	 * messages. */
+	/* Two versions of a provider may announce puts with different widths. The two ranks then
+	 * use messages. */
 	*notice = get_le32(record + NOTICE_AT) == (uint32_t)ofi_fabric_notice(fabric) ?
 			  ofi_fabric_notice(fabric) :
 			  OFI_NOTICE_MESSAGE;

@@ -7,10 +7,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Returns 0 or SLUICE_E*; bytes holds TRANSPORT_RECORD_BYTES. */
+/* Writes this rank's record. bytes has room for TRANSPORT_RECORD_BYTES. Returns 0 or SLUICE_E*. */
 int ofi_record_write(const struct ofi_fabric *fabric, int rank, uint8_t *bytes, size_t *len_out);
-/* Returns the address in that rank's record if this rank's provider can use it, and sets *notice to
- * how puts announce themselves to the peer. Otherwise returns NULL and *rc, with the error set. */
+/* If this rank's provider can use the address in that rank's record, returns the address and sets
+ * *notice to the way in which puts to the peer announce themselves. Otherwise returns NULL, sets
+ * *rc, and stores an error. */
 const uint8_t *ofi_record_check(const struct ofi_fabric *fabric, int own_rank, int rank,
 				const uint8_t *record, size_t len, enum ofi_notice *notice,
 				int *rc);

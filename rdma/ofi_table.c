@@ -12,7 +12,7 @@ int ofi_table_open(struct ofi_table *table, int size)
 		.size = size,
 		.peers = calloc((size_t)size, sizeof(struct ofi_peer *)),
 		.by_rank = calloc((size_t)size, sizeof(struct ofi_peer *)),
-		.n_addresses = (size_t)size + 1, /* the trial inserts this rank's own too */
+		.n_addresses = (size_t)size + 1, /* the trial inserts this rank's own address too */
 		.by_address = calloc((size_t)size + 1, sizeof(struct ofi_peer *)),
 	};
 	return table->peers && table->by_rank && table->by_address ?

@@ -13,16 +13,17 @@ struct ofi_table {
 	/* [address]: libfabric numbers addresses from 0 as they are inserted (FI_AV_TABLE). */
 	struct ofi_peer **by_address;
 	size_t n_addresses;
-	uint64_t strangers; /* notices that no peer sent */
+	uint64_t strangers; /* number of notices that no peer has sent */
 };
 
 int ofi_table_open(struct ofi_table *table, int size);
 /* Closes all peers; ofi_table_free() frees the table. */
 void ofi_table_close(struct ofi_table *table);
 void ofi_table_free(struct ofi_table *table);
-/* SLUICE_EWIRE: another rank has the same address. */
+/* Adds a peer. SLUICE_EWIRE means that another rank has the same address. */
 int ofi_table_add(struct ofi_table *table, struct ofi_peer *p);
-/* Return the number of peers; and peer i, in the order in which the peers were added. */
+/* ofi_table_number() returns the number of peers. ofi_table_at() returns peer i, in the order in
+ * which the peers were added. */
 int ofi_table_number(const struct ofi_table *table);
 struct ofi_peer *ofi_table_at(const struct ofi_table *table, int i);
 /* Returns the peer of that rank, or NULL if none was added. */

@@ -24,11 +24,11 @@ struct ofi_trial {
 	struct fid_mr *mr, *local;
 	struct fi_context2 put;
 	uint8_t from[BYTES], to[BYTES];
-	struct {                   /* for device memory */
-		struct fid_mr *mr; /* registration of the parts */
+	struct {                   /* this struct is only for tests of device memory */
+		struct fid_mr *mr; /* the registration of the parts */
 		struct fi_context2 context;
-		int under_way, error; /* state of a put or get */
-		int noticed;          /* the put's notice came */
+		int under_way, error; /* the state of a put or get */
+		int noticed;          /* 1: the put's notice has come */
 		char text[80];        /* of the error */
 		uint8_t parts[PARTS][PATTERN_BYTES];
 	} device;
@@ -55,7 +55,7 @@ static void judge_completion(struct ofi_trial *t, const struct ofi_completion *c
 		*why = "the bytes that arrived differ from those sent";
 }
 
-/* Returns NULL if notices work as promised, otherwise the reason. */
+/* Tests the notices. Returns NULL if they work as promised, otherwise the reason why not. */
 static const char *try_notice(struct ofi_trial *t)
 {
 	const uint64_t until = now_ns() + (uint64_t)TRIAL_MS * NS_PER_MS;
@@ -84,7 +84,7 @@ static const char *try_notice(struct ofi_trial *t)
 		else
 			sched_yield();
 	}
-	/* If the put never ended, this rank merely cannot reach itself, which proves nothing. */
+	/* If the put never ended, this rank cannot reach itself, and the test proves nothing. */
 	return !why && done && !came ? "it did not arrive" : why;
 }
 
@@ -150,8 +150,8 @@ int ofi_trial_open(struct ofi_fabric *fabric, struct ofi_messages *messages, str
 
 /* ---- device memory ------------------------------------------------------------------ */
 
-/* Puts from device memory to a part, or gets a part. A put is in place once its notice comes; some
- * providers report it complete earlier. Returns 0, or -1 and why. */
+/* Puts from device memory to a part, or gets a part. A put is in place once its notice has come,
+ * because some providers report it complete too early. Returns 0, or -1 with the reason in why. */
 static int move_part(struct ofi_trial *t, int get, const struct fid_mr *mr, void *address, size_t n,
 		     int part, const struct ofi_driver *driver, char why[OFI_TRIAL_WHY_BYTES])
 {

@@ -11,19 +11,19 @@
 
 struct ofi_trial;
 
-/* Tests the promised notices, and makes the fabric use messages if they fail. Receives must be
- * posted before. Close *out even after an error. */
+/* Tests the promised notices. If they fail, makes the fabric use messages. Receives must be posted
+ * before. *out must be closed even after an error. */
 int ofi_trial_open(struct ofi_fabric *fabric, struct ofi_messages *messages,
 		   struct ofi_trial **out);
-/* Drives the transport while a test waits for a completion. The transport passes each completion to
- * ofi_trial_is_of(). */
+/* The functions by which a test drives the transport while it waits for a completion. The transport
+ * passes each completion to ofi_trial_is_of(). */
 struct ofi_driver {
 	void (*progress)(void *context);
 	void *context;
 };
 enum { OFI_TRIAL_WHY_BYTES = 160 };
-/* Returns 0 if the provider can directly read this device memory, which is registered as mr;
- * otherwise -1 and why. */
+/* Tests whether the provider can read this device memory directly. The memory is registered as mr.
+ * Returns 0 if it can, and otherwise -1 with the reason in why. */
 int ofi_trial_of_device(struct ofi_trial *t, const struct fid_mr *mr, const struct memory *memory,
 			const struct ofi_driver *driver, char why[OFI_TRIAL_WHY_BYTES]);
 /* Returns 1 if a completion belongs to a test, even one that was given up. */

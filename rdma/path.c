@@ -48,9 +48,9 @@ static int number_in(const char *path)
 	return end == at || value < 0 || value > 255 ? PATH_AS_RESOLVED : (int)value;
 }
 
-/* Returns the traffic class that an administrator has set for the port: for all queue pairs (the
- * mlx5 driver of MLNX_OFED, "Global tclass=106"), or for the queue pairs of rdma_cm (Linux). A port
- * for which nobody has set it has class 0. */
+/* Returns the traffic class that an administrator has set for the port. It may be set for all queue
+ * pairs (by the mlx5 driver of MLNX_OFED, "Global tclass=106"), or for the queue pairs of rdma_cm
+ * (by Linux). If it was not set, the class is 0. */
 static int of_port(const struct verbs_device *device)
 {
 	char path[160];
@@ -66,7 +66,8 @@ static int of_port(const struct verbs_device *device)
 	return number_in(path);
 }
 
-/* Without rdma_cm nothing is resolved, so the value is 0 then. */
+/* Returns the value to use for one that is to be resolved. Without rdma_cm nothing is resolved, so
+ * it is 0. */
 static int known(int value)
 {
 	return value == PATH_AS_RESOLVED ? 0 : value;
@@ -82,7 +83,8 @@ int path_choose(const struct verbs_device *device, const char *traffic_class,
 	if (rc)
 		return rc;
 	out->mtu = (uint8_t)device->port_attr.active_mtu;
-	/* On InfiniBand, the service level decides, and the subnet manager has chosen it. */
+	/* On InfiniBand, the service level matters instead, and the subnet manager has chosen
+	 * it. */
 	if (out->traffic_class == PATH_AS_RESOLVED && !device->infiniband) {
 		out->traffic_class = of_port(device);
 		if (out->traffic_class <= 0)
@@ -114,7 +116,7 @@ static uint8_t lower_mtu(unsigned a, unsigned b)
 static int ask_manager(struct rdma_cm_id *id, enum ibv_qp_state state, struct ibv_qp_attr *attr,
 		       char why[PATH_WHY_BYTES])
 {
-	int mask; /* rdma_ucm of older kernels sets bits of it that libibverbs does not know */
+	int mask; /* rdma_ucm of older kernels sets bits that libibverbs does not know */
 
 	memset(attr, 0, sizeof(*attr));
 	attr->qp_state = state;
@@ -138,7 +140,7 @@ static int move_to_state(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask, 
 static void choose_way(const struct path_choice *path, struct ibv_ah_attr *way)
 {
 	if (path->traffic_class != PATH_AS_RESOLVED)
-		way->grh.traffic_class = (uint8_t)path->traffic_class; /* unused without a GRH */
+		way->grh.traffic_class = (uint8_t)path->traffic_class; /* not used without a GRH */
 	if (path->service_level != PATH_AS_RESOLVED)
 		way->sl = (uint8_t)path->service_level;
 }
@@ -158,7 +160,7 @@ struct ibv_ah_attr path_address(const struct path_choice *path, const struct ver
 	return to;
 }
 
-/* Fills in the attributes of the next state that the connection manager would give. */
+/* Sets the attributes of the next state that the connection manager would otherwise provide. */
 static int set_attributes(const struct path_choice *path, const struct path_ends *ends,
 			  enum ibv_qp_state state, struct ibv_qp_attr *attr,
 			  char why[PATH_WHY_BYTES])

@@ -11,52 +11,53 @@
 
 enum {
 	PATH_WHY_BYTES = 200,
-	PATH_RNR_TIMER = 12,      /* 0.64 ms: a rank without a ready receive soon has one */
+	PATH_RNR_TIMER = 12,      /* 0.64 ms: if a rank has no receive ready, it soon has one */
 	PATH_TRAFFIC_CLASS = 106, /* DSCP 26, with ECN, as RoCE networks are usually set up */
 	PATH_AS_RESOLVED = -1     /* as rdma_cm resolved it */
 };
 
 struct path_choice {
 	int traffic_class, service_level; /* or PATH_AS_RESOLVED */
-	uint8_t mtu;                      /* of the port: enum ibv_mtu */
+	uint8_t mtu;                      /* the port's MTU, as enum ibv_mtu */
 };
 
-/* traffic_class: "auto" or a number; NULL: auto. On Ethernet, auto is the port's traffic class if
- * an administrator has set it, else PATH_TRAFFIC_CLASS. service_level: the same, but auto is the
- * resolved level, or 0 on a port without IP. Returns SLUICE_EINVAL, which is not logged, for other
- * text. */
+/* Chooses the path. traffic_class is "auto" or a number; NULL means "auto". On Ethernet, auto is
+ * the port's traffic class if an administrator has set it, and otherwise PATH_TRAFFIC_CLASS.
+ * service_level has the same form; there auto is the resolved level, or 0 on a port without IP. For
+ * other text, returns SLUICE_EINVAL, which is not logged. */
 int path_choose(const struct verbs_device *device, const char *traffic_class,
 		const char *service_level, struct path_choice *out);
-/* "106", or "resolved" for PATH_AS_RESOLVED. */
+/* Returns for example "106", or "resolved" for PATH_AS_RESOLVED. */
 const char *path_text(int value, char text[16]);
 
 /* One end of a connection that is made without the connection manager. */
 struct path_end {
 	uint16_t lid;
-	int global; /* packets to it need a GRH */
+	int global; /* 1: packets to this end need a GRH */
 	union ibv_gid gid;
-	uint8_t mtu;              /* of its port */
-	uint32_t qpn, psn, reads; /* psn: its first packet number; reads: the most at once */
+	uint8_t mtu;              /* the MTU of its port */
+	uint32_t qpn, psn, reads; /* psn: its first packet number; reads: the most READs under
+				     way */
 };
 
 /* Identifies the ends of a connection. */
 struct path_ends {
-	/* The id that has received the request or its answer; and the only GID that it may reach,
-	 * or NULL. */
+	/* The id that has received the request or the answer to it, and the only GID to which it
+	 * may lead, or NULL. */
 	struct rdma_cm_id *id;
 	const uint8_t *peer_gid;
-	/* Without an id: */
+	/* These are set if there is no id. */
 	const struct verbs_device *device;
 	uint32_t psn; /* the first packet number of this side */
 	struct path_end peer;
 };
 
 /* Moves a new queue pair to RTS. peer_mtu: the MTU of the other side's port, or 0 if it is not
- * known. reads: the most READs at once. Returns the path MTU, or -1 and why. */
+ * known. reads: the most READs under way. Returns the path MTU, or -1 with the reason in why. */
 int path_join(const struct path_choice *path, struct ibv_qp *qp, const struct path_ends *ends,
 	      unsigned peer_mtu, uint32_t reads, char why[PATH_WHY_BYTES]);
-/* The address of an end, for packets from the device. The service level is the user's or 0, because
- * the subnet manager is not asked for one. */
+/* Returns the address of an end, for packets from the device. The service level is the user's or 0,
+ * because this does not ask the subnet manager for one. */
 struct ibv_ah_attr path_address(const struct path_choice *path, const struct verbs_device *device,
 				const struct path_end *end);
 #endif

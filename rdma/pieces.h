@@ -11,10 +11,10 @@
 
 struct piece; /* a list of pieces; NULL is the empty list */
 
-/* Finds the key of n bytes at `at`. Returns 1, or 0 if no piece covers them all. */
+/* Finds the key of the n bytes at `at`. Returns 1, or 0 if no single piece covers all of them. */
 int pieces_find(const struct piece *first, const void *at, size_t n, uint32_t *lkey_out);
-/* Registers these bytes. *method: how the card reaches the region, if it is device memory. Returns
- * 0 or SLUICE_E*, as register.h does. */
+/* Registers these bytes. *method: for device memory, how the card reaches the region. Returns 0 or
+ * SLUICE_E*, as register.h does. */
 int pieces_add(struct piece **first, struct ibv_pd *pd, const struct verbs_device *device,
 	       const struct region *region, enum relaxed relaxed, const void *at, size_t n,
 	       enum method *method);

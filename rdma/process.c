@@ -86,8 +86,8 @@ static int fail_to_watch(int rank, pid_t pid, int err)
 	}
 }
 
-/* Returns 1 if the process is in another time namespace, where its start time looks different, and
- * 0 if unknown. */
+/* Returns 1 if the process is in another time namespace, where its start time looks different.
+ * Returns 0 if it is not, or if that is unknown. */
 static int in_other_time(pid_t pid)
 {
 	struct stat mine, theirs;
@@ -98,7 +98,8 @@ static int in_other_time(pid_t pid)
 	       mine.st_ino != theirs.st_ino;
 }
 
-/* stat_rc is the result of read_stat(). If it is 0, the start time differs. */
+/* Fails because the process is another one, or has ended. stat_rc is the result of read_stat(); 0
+ * means that the start time differs. */
 static int fail_other(const struct process *process, int rank, int stat_rc)
 {
 	const int pid = (int)process->pid;
@@ -135,9 +136,9 @@ int process_watch(const struct process *process, int rank, int *pidfd_out)
 			"start the ranks of a node in one container, or share its pid namespace",
 			rank, (int)process->pid);
 	pidfd = (int)syscall(SYS_pidfd_open, process->pid, 0);
-	if (pidfd < 0 && errno != ENOSYS && errno != EPERM) /* EPERM: old sandboxes */
+	if (pidfd < 0 && errno != ENOSYS && errno != EPERM) /* old sandboxes return EPERM */
 		return fail_to_watch(rank, process->pid, errno);
-	/* This runs after pidfd_open: if the start time matches now, the pidfd is of that
+	/* This must follow pidfd_open(). If the start time matches now, the pidfd belongs to that
 	 * process. */
 	rc = read_stat(process->pid, &state, &start);
 	if (rc < 0 || start != process->start_time) {
@@ -166,8 +167,8 @@ int process_open_file(pid_t pid, int rank, int fd, int flags, const char *what, 
 	int opened, err;
 
 	snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)pid, fd);
-	/* Opened non-blocking and never as a controlling terminal, because the peer chose the
-	 * number, which may name any file. */
+	/* The peer chose the number, which may name any file. The file is therefore opened
+	 * non-blocking, and never as a controlling terminal. */
 	opened = open(path, flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	if (opened >= 0) {
 		*fd_out = opened;

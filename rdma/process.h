@@ -10,7 +10,7 @@ struct process {
 	pid_t pid;
 	uint32_t uid;
 	uint64_t start_time;    /* clock ticks since boot; differs if the pid was reused */
-	uint64_t pid_namespace; /* inode number; 0: unknown */
+	uint64_t pid_namespace; /* inode number of the namespace; 0: unknown */
 };
 
 /* Describes this process. Fails with SLUICE_ENOSUPP if there is no /proc. */
@@ -23,11 +23,11 @@ int process_identify(struct process *out);
  * time namespace) or SLUICE_ENOMEM (descriptors). */
 int process_watch(const struct process *process, int rank, int *pidfd_out);
 
-/* Returns 1 once the process has ended, reaped or not. */
+/* Returns 1 once the process has ended, even if its parent has not waited for it. */
 int process_ended(const struct process *process);
 
 /* Opens file number fd of the process again, with the given flags of open(2), close-on-exec and
- * non-blocking. `what` names the file in messages. Fails as above, or with SLUICE_EDEVICE (not
- * permitted). */
+ * non-blocking. `what` is the file's name in messages. Fails as above, or with SLUICE_EDEVICE if
+ * the call is not permitted. */
 int process_open_file(pid_t pid, int rank, int fd, int flags, const char *what, int *fd_out);
 #endif

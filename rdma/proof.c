@@ -28,9 +28,11 @@ struct proof {
 	const struct carrier_ops *ops; /* of the carrier */
 	struct carrier_peer *at;
 	uint32_t peer;
-	int active, connects;        /* there is an exchange; its proof was judged right */
-	struct auth_context context; /* of the running exchange */
-	uint32_t attempts, accepted; /* this rank's attempts; the peer's last accepted one */
+	int active, connects;        /* active: there is an exchange; connects: its proof was
+					found valid */
+	struct auth_context context; /* the context of the running exchange */
+	uint32_t attempts, accepted; /* number of this rank's attempts; the peer's last accepted
+					attempt */
 };
 
 int proofs_open(int rank, struct carrier *carrier, struct proofs **out)
@@ -85,8 +87,8 @@ static int tag_is_right(const struct proofs *p, enum auth_label label,
 
 /* ---- answers to requests ----------------------------------------------------------- */
 
-/* Makes the context of a server's hello and the client's reply. The server asks, so it takes the
- * part of the client in this context. */
+/* Makes the context of a server's hello and the client's reply. The server asks, so in this context
+ * it has the role of the client. */
 static struct auth_context context_of(uint32_t asking, uint32_t asked, const struct frame *request)
 {
 	struct auth_context context = { .client = asking, .server = asked };
@@ -95,7 +97,7 @@ static struct auth_context context_of(uint32_t asking, uint32_t asked, const str
 	return context;
 }
 
-/* Makes the tag of a refusal or of an end, which covers a number in addition to the exchange. */
+/* Makes the tag of a refusal or of an end. The tag covers a number in addition to the exchange. */
 static int tag_number(const struct proofs *p, enum auth_label label,
 		      const struct auth_context *context, uint32_t number,
 		      uint8_t out[AUTH_TAG_BYTES])
@@ -116,8 +118,8 @@ static int number_is_right(const struct proofs *p, enum auth_label label,
 	return auth_check(&p->keys, label, context, bytes, sizeof(bytes), frame->tag);
 }
 
-/* A wrong proof gets no tag. Its sender may have copied a peer's nonce, and could then pass the tag
- * on to that peer. */
+/* The refusal of a wrong proof has no tag. Its sender may have copied a peer's nonce, and could
+ * then pass the tag on to that peer. */
 void proofs_refuse(const struct proofs *p, const struct carrier_event *event,
 		   const struct frame *request, enum frame_reason reason)
 {

@@ -20,48 +20,49 @@ struct queue_pair_config {
 	const struct path_choice *path;
 	struct sendlog *log;
 	struct rights_peer *rights;
-	const uint8_t *slot; /* written by the peer */
+	const uint8_t *slot; /* the slot that the peer writes */
 };
 
 struct queue_pair;
 int qp_open(const struct queue_pair_config *config, struct queue_pair **out);
 void qp_close(struct queue_pair **p);
 
-/* Functions that return an int return 0, or -1 and why, unless stated otherwise. */
+/* Functions that return an int return 0, or -1 with the reason in why, unless stated otherwise. */
 
 /* Makes a queue pair, whose completions go to owner. */
 int qp_make(struct queue_pair *p, void *owner, char why[QP_WHY_BYTES]);
-/* Attaches the send log to the queue pair, and makes the keys of its connection. Not needed for a
- * queue pair that is only named in a hello. */
+/* Attaches the send log to the queue pair, and makes the keys for its connection. A queue pair that
+ * is only named in a hello does not need this. */
 int qp_equip(struct queue_pair *p, char why[QP_WHY_BYTES]);
 uint32_t qp_number(const struct queue_pair *p);
-/* Connects the queue pair to the peer's. peer_mtu: the MTU of the peer's port; 0: not known yet. */
+/* Joins the queue pair to the peer's. peer_mtu: the MTU of the peer's port, or 0 if it is not known
+ * yet. */
 int qp_join(struct queue_pair *p, const struct path_ends *ends, unsigned peer_mtu,
 	    char why[QP_WHY_BYTES]);
-/* Ends the queue pair, if there is one. Delivers everything that arrived before. */
+/* Ends the queue pair, if there is one. Delivers everything that has arrived before. */
 void qp_end(struct queue_pair *p);
-/* Values for the peer: the number of notifies received so far, and the data by which the peer
+/* Two values for the peer: the number of notifies received so far, and the data by which the peer
  * reaches this rank. */
 uint64_t qp_received(struct queue_pair *p);
-/* The path MTU of the queue pair, once it has joined. */
+/* Returns the path MTU of the queue pair. Valid once the queue pair has joined. */
 unsigned qp_mtu(const struct queue_pair *p);
 int qp_greeting(struct queue_pair *p, struct slot_address *slot, uint8_t control[REGION_HEAD_BYTES],
 		char why[QP_WHY_BYTES]);
 /* qp_replay() takes the number of notifies that the peer has received, and posts the later ones
- * again. qp_take_accept() takes the peer's slot, its control region and this number from its
- * acceptance. Both return -1 if a value is impossible. */
+ * again. qp_take_accept() takes from the peer's acceptance its slot, its control region and this
+ * number. Both return -1 if a value is impossible. */
 int qp_replay(struct queue_pair *p, uint64_t received, char why[QP_WHY_BYTES]);
 int qp_take_accept(struct queue_pair *p, const struct frame *accept, char why[QP_WHY_BYTES]);
 
 /* Posts the bindings that make the keys given to the peer valid. If the queue is full, polls
  * until it has room, and gives up after a second without progress. Returns 0 or SLUICE_E*. */
 int qp_bind(struct queue_pair *p);
-/* Binds all keys, then sends READY. */
+/* Binds all keys, and then sends READY. */
 int qp_send_ready(struct queue_pair *p, char why[QP_WHY_BYTES]);
 int qp_send_keys(struct queue_pair *p, char why[QP_WHY_BYTES]);
-/* Takes the peer's keys. -1: they are impossible. */
+/* Takes the peer's keys. Returns -1 if they are impossible. */
 int qp_take_keys(struct queue_pair *p, char why[QP_WHY_BYTES]);
-/* Starts transfers over the new connection and logs it. again: the link was up before. */
+/* Starts transfers over the new connection and logs it. again: 1 if the link was up before. */
 void qp_start(struct queue_pair *p, int again);
 
 /* Returns the queue pair, or NULL if there is none now. */

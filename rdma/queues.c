@@ -18,16 +18,17 @@ enum {
 	LOG_LEAST = 16,
 	CREDITS_LEAST = 8,
 	READS_MOST = 16,
-	INLINE_WISH = 96, /* the greeting fits */
+	INLINE_WISH = 96, /* enough for the greeting */
 	RECEIVE_BATCH = 64,
 	SPARE_COMPLETIONS = 64,
 	LAST_WQE_MS = 50, /* cards report the end of a queue pair within this time */
 	LAST_WQE_LOOKS = 100,
-	LAST_WQE_MISSED = 3 /* after this many missing reports, nobody waits for one */
+	LAST_WQE_MISSED = 3 /* after this number of missing reports, this rank does not wait for
+			       them any more */
 };
 
-/* Marks the receive queues of this library: other users of the device in this process may share its
- * context, and their queue pairs' events arrive here too. */
+/* The address of this variable marks the receive queues of this library. Other users of the device
+ * in this process may share its context, and the events of their queue pairs arrive here too. */
 static char ours;
 
 /* A queue pair. The device's events point to it, and any transport of the process may read them. */
@@ -36,7 +37,7 @@ struct owned {
 	struct ibv_qp *qp;
 	uint32_t missing;      /* of its own receives */
 	void *owner;           /* NULL: free */
-	atomic_int last_taken; /* the device reported that the pair takes no more receives */
+	atomic_int last_taken; /* 1: the device has reported that the pair takes no more receives */
 };
 
 struct queues {
@@ -51,7 +52,8 @@ struct queues {
 	uint32_t receives_missing;
 	uint32_t receives; /* posted, or completed and not yet posted again */
 	int fixed;         /* the completion queue has room for all peers, as it cannot grow */
-	int ends_seen, ends_missed; /* queue pairs whose end the device reported, or did not */
+	int ends_seen, ends_missed; /* numbers of queue pairs whose end the device has reported,
+				       or has not */
 	int replaced;               /* replace_receives() was called */
 	struct owned *pairs;        /* [ranks] */
 	uint32_t ranks, n_pairs;
@@ -115,8 +117,8 @@ int queue_sizes_choose(const struct verbs_device *device, uint32_t peers, uint32
 	const uint64_t wish = ((uint64_t)queue_depth + QUEUES_GREETINGS) * peers;
 	struct queue_sizes s = { 0 };
 
-	/* When a connection breaks, every work request completes, signalled or not, so the
-	 * completion queue has a place for each of them. */
+	/* When a connection breaks, every work request completes, even if it was not signalled. The
+	 * completion queue therefore has a place for each of them. */
 	s.log_entries = lesser(LOG_MOST, counted(a->max_qp_wr));
 	s.log_entries = lesser(s.log_entries, cqe / 2 / peers);
 	s.apart = !a->max_srq;
@@ -150,7 +152,8 @@ int queue_sizes_choose(const struct verbs_device *device, uint32_t peers, uint32
 	return SLUICE_OK;
 }
 
-/* Returns 1 if completions may be taken: each may end every entry of one log. */
+/* Returns 1 if completions may be taken. Each may end every entry of one log, so there must be room
+ * for all these events. */
 static int has_room(const struct queues *q)
 {
 	return event_queue_room(q->events) >= QUEUES_AT_ONCE + q->n_pairs * q->sizes.log_entries;
@@ -240,7 +243,8 @@ static void await_last_receive(struct queues *q, struct owned *pair)
 			q->ends_seen = 1;
 			return;
 		}
-		/* The number of looks counts too, in case the process did not run for that long. */
+		/* The number of looks also counts, because the process may not have run for that
+		 * long. */
 		if (q->failed || (++looks >= LAST_WQE_LOOKS && now_ns() > until))
 			break;
 		sched_yield();
@@ -265,8 +269,9 @@ void queues_pair_stop(struct queues *q, struct ibv_qp *qp)
 	drain(q);
 }
 
-/* Replaces the receives that an ended queue pair may have kept: at most those that its peer had
- * credit for. A driver whose queue is full refuses more, so this never posts too many. */
+/* Replaces the receives that an ended queue pair may have kept. These are at most those for which
+ * its peer had credit. A driver whose queue is full refuses more receives, so this never posts too
+ * many. */
 static void replace_receives(struct queues *q, uint32_t credits)
 {
 	struct ibv_recv_wr *bad, receive = { .wr_id = QUEUES_RECEIVE };
@@ -277,8 +282,8 @@ static void replace_receives(struct queues *q, uint32_t credits)
 		n--;
 }
 
-/* The peer is informed how many notifies arrived. So the queue is drained once more after the queue
- * pair has ended, because a software device may have been in the middle of a packet. */
+/* The peer learns how many notifies have arrived. A software device may have been in the middle of
+ * a packet, so this drains the queue once more after the queue pair has ended. */
 void queues_pair_end(struct queues *q, struct ibv_qp *qp)
 {
 	struct owned *pair = q->by_qpn[place_of_qpn(q, qp->qp_num)];
@@ -323,8 +328,8 @@ static const char *failure_of(const struct queues *q, const struct ibv_async_eve
 	}
 }
 
-/* Events that a user should know even if this rank's connections survive them, such as one of the
- * queues for datagrams. */
+/* Returns 1 for events that a user should know even if this rank's connections survive them. An
+ * event of the queues for datagrams is such a one. */
 static int is_warning(enum ibv_event_type type)
 {
 	return type == IBV_EVENT_PORT_ERR || type == IBV_EVENT_CQ_ERR ||
@@ -339,8 +344,8 @@ const char *queues_look(struct queues *q)
 		const enum ibv_event_type type = event.event_type;
 		const char *why = failure_of(q, &event);
 
-		/* Set before the acknowledgement, because the end of the queue pair waits for
-		 * it. */
+		/* This must be set before the event is acknowledged, because the end of the queue
+		 * pair waits for the acknowledgement. */
 		if (type == IBV_EVENT_QP_LAST_WQE_REACHED && event.element.qp->srq &&
 		    event.element.qp->srq->srq_context == &ours && event.element.qp->qp_context)
 			atomic_store(&((struct owned *)event.element.qp->qp_context)->last_taken,
@@ -368,7 +373,7 @@ const char *queues_explain(enum ibv_wc_status status, int *survives_out)
 	case IBV_WC_WR_FLUSH_ERR:
 		*survives_out = 1;
 		return "the connection was closed under a transfer";
-	case IBV_WC_LOC_QP_OP_ERR: /* soft-RoCE, when this rank's interface is down */
+	case IBV_WC_LOC_QP_OP_ERR: /* from soft-RoCE, when this rank's interface is down */
 	case IBV_WC_RESP_TIMEOUT_ERR:
 	case IBV_WC_GENERAL_ERR:
 	case IBV_WC_FATAL_ERR:
@@ -411,14 +416,14 @@ int queues_poll(struct queues *q)
 			if (!q->srq)
 				pair->missing++;
 		}
-		if (pair) /* otherwise its queue pair has ended */
+		if (pair) /* without one, the queue pair has ended */
 			q->completed(pair->owner, &wc[i]);
 	}
 	return n;
 }
 
-/* If the queue is full (ENOMEM), it holds all receives: replace_receives() has posted some that
- * were then completed after all. */
+/* If the queue is full (ENOMEM), it holds all receives. This can happen because replace_receives()
+ * has posted receives in place of some that completed later after all. */
 static int post_receives(struct queues *q, struct ibv_qp *qp, uint32_t n)
 {
 	struct ibv_recv_wr chain[RECEIVE_BATCH], *bad;
@@ -507,8 +512,8 @@ void queues_disarm(struct queues *q)
 
 /* ---- opening and closing ---------------------------------------------------------- */
 
-/* Finds how many bytes fit inline into a work request, and how many the driver pins. Only a queue
- * pair shows that. */
+/* Finds how many bytes fit inline into a work request, and how many the driver pins. Only an open
+ * queue pair shows these numbers. */
 static int probe_pair(struct queues *q, struct ibv_pd *pd)
 {
 	static const uint32_t wishes[] = { INLINE_WISH, TRANSFER_INLINE_BYTES, 32, 0 };
@@ -530,7 +535,8 @@ static int probe_pair(struct queues *q, struct ibv_pd *pd)
 	return verbs_failed("ibv_create_qp");
 }
 
-/* Ranks of a node sleep on different interrupts of the card, which different processors serve. */
+/* Ranks of a node should sleep on different interrupts of the card, because different processors
+ * serve these. */
 static int completion_vector(const struct ibv_context *context)
 {
 	return context->num_comp_vectors > 1 ? local_rank_find().rank % context->num_comp_vectors :

@@ -12,14 +12,14 @@
 
 enum {
 	QUEUES_RETRIES = 6,   /* not 7, which some devices treat as infinite */
-	QUEUES_GREETINGS = 2, /* receives that a peer needs to become connected */
-	QUEUES_AT_ONCE = 32   /* completions that one poll takes */
+	QUEUES_GREETINGS = 2, /* number of receives that a peer needs to become connected */
+	QUEUES_AT_ONCE = 32   /* the most completions that one poll takes */
 };
 
-/* The wr_id of receives; sends are numbered 1, 2, ... for each queue pair. */
+/* The wr_id of receives. The sends of each queue pair are numbered 1, 2, ... */
 #define QUEUES_RECEIVE UINT64_MAX
 
-/* Derived from the job and the device. Constant once the queues are open. */
+/* Sizes that follow from the job and the device. They do not change while the queues are open. */
 struct queue_sizes {
 	uint32_t log_entries;       /* transfers and work requests of one peer; a power of two */
 	uint32_t peers;             /* for which the queues have room at first; see queues_grow() */
@@ -55,10 +55,10 @@ struct ibv_qp *queues_pair_make(struct queues *q, struct ibv_pd *pd, void *owner
 /* Posts the receives that only this queue pair takes, if the card shares none. Called once the
  * queue pair has joined its peer's, before the peer sends. Returns 0 or SLUICE_E*. */
 int queues_pair_start(struct queues *q, struct ibv_qp *qp);
-/* Stops the queue pair and passes all its completions to completed(). Waits a moment until the card
- * reports that it takes no more receives. */
+/* Stops the queue pair and passes all its completions to completed(). Waits a short time until the
+ * card reports that it takes no more receives. */
 void queues_pair_stop(struct queues *q, struct ibv_qp *qp);
-/* After queues_pair_stop(). Replaces the receives that the queue pair may have kept. */
+/* Called after queues_pair_stop(). Replaces the receives that the queue pair may have kept. */
 void queues_pair_end(struct queues *q, struct ibv_qp *qp);
 
 /* Returns the number of READs that a connected queue pair may have outstanding. */
@@ -67,11 +67,11 @@ uint32_t queues_pair_reads(const struct queues *q, struct ibv_qp *qp);
 /* Explains a completion's status to a user. *survives_out is 1 if reconnecting may help. */
 const char *queues_explain(enum ibv_wc_status status, int *survives_out);
 
-/* Takes the device's events. Returns why these queues no longer work, or NULL if they do: other
- * users of the device in this process have their own queues. */
+/* Takes the device's events. Returns the reason why these queues no longer work, or NULL if they
+ * do. Other users of the device in this process have their own queues. */
 const char *queues_look(struct queues *q);
 
-/* Takes up to QUEUES_AT_ONCE completions; returns how many. */
+/* Takes up to QUEUES_AT_ONCE completions and returns their number. */
 int queues_poll(struct queues *q);
 /* Posts receives in place of the used ones, if many are used or at_once is set. Returns 0 or
  * SLUICE_E*. */

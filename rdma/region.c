@@ -40,10 +40,10 @@ static int make_file(const char *name, enum huge huge)
 	char label[64];
 	int fd;
 
-	/* /proc/PID/maps shows the name, so that a user can see whose memory it is. */
+	/* The name appears in /proc/PID/maps, so that a user can see whose memory it is. */
 	snprintf(label, sizeof(label), "sluice-%d-%s", (int)getpid(), name);
 	fd = memfd_create(label, flags | MFD_NOEXEC_SEAL);
-	if (fd < 0 && errno == EINVAL) /* a kernel before 6.3 */
+	if (fd < 0 && errno == EINVAL) /* the kernel is older than 6.3 */
 		fd = memfd_create(label, flags);
 	return fd;
 }
@@ -58,8 +58,8 @@ static int within_file_limit(size_t file_bytes)
 	return file_bytes <= limit.rlim_cur;
 }
 
-/* If memory is overcommitted without limit, an allocation beyond the existing memory would get a
- * process killed instead of failing. */
+/* If memory is overcommitted without limit, an allocation beyond the existing memory does not fail,
+ * but gets a process killed. */
 static int within_machine(size_t file_bytes)
 {
 	long pages = sysconf(_SC_PHYS_PAGES);
@@ -116,8 +116,8 @@ static int back_with_memory(int fd, size_t file_bytes)
 
 	if (ftruncate(fd, (off_t)file_bytes) < 0)
 		return -1;
-	/* Allocates all pages, because missing memory must fail here and not as SIGBUS in a peer's
-	 * copy. */
+	/* Allocates all pages now, because missing memory must fail here and not as SIGBUS while a
+	 * peer copies. */
 	do
 		rc = fallocate(fd, 0, 0, (off_t)file_bytes);
 	while (rc && errno == EINTR);
@@ -130,14 +130,15 @@ static int write_header(const struct region *region)
 	uint8_t header[REGION_HEAD_BYTES];
 
 	descriptor_of(region, header);
-	if (region->mapped != region->base) /* on reserved huge pages, a file cannot be written */
+	if (region->mapped != region->base) /* a file on reserved huge pages cannot be written,
+					       so the mapping is */
 		memcpy(region->mapped, header, sizeof(header));
 	else if (pwrite(region->fd, header, sizeof(header), 0) != (ssize_t)sizeof(header))
 		return -1;
 	return 0;
 }
 
-/* Forbids truncation and other seals, and without REGION_WRITE also new writable mappings. */
+/* Forbids truncation and other seals. Without REGION_WRITE, also forbids new writable mappings. */
 static int seal(const struct region *region)
 {
 	int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;

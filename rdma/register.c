@@ -25,7 +25,7 @@ struct loop {
 	struct ibv_cq *cq;
 	struct ibv_qp *qp[2];
 	struct region *page;
-	struct ibv_mr *mr; /* registration of the page, with all rights */
+	struct ibv_mr *mr; /* the registration of the page, with all rights */
 };
 
 static int join_qp(struct ibv_qp *qp, const struct verbs_device *device, uint32_t peer)
@@ -74,7 +74,7 @@ static int join_qp(struct ibv_qp *qp, const struct verbs_device *device, uint32_
 	return err;
 }
 
-/* Accepts a zeroed or partly opened loop. */
+/* Closes a loop that is zeroed, partly opened or open. */
 static void loop_close(struct loop *loop)
 {
 	for (int i = 0; i < 2; i++)
@@ -87,7 +87,7 @@ static void loop_close(struct loop *loop)
 	region_close(&loop->page);
 }
 
-/* Returns 0, or -1 and why. */
+/* Opens a loop. Returns 0, or -1 with the reason in why. */
 static int loop_open(struct ibv_pd *pd, const struct verbs_device *device, struct loop *loop,
 		     char why[PROVE_WHY_BYTES])
 {
@@ -133,8 +133,9 @@ failed:
 	return -1;
 }
 
-/* Posts one signalled request to queue pair number side and waits for its completion. Returns the
- * status, or -1 and why: it could not be posted, or did not complete. */
+/* Posts one signalled request to the queue pair of this side and waits for its completion. Returns
+ * the status. Returns -1, with the reason in why, if the request could not be posted or did not
+ * complete. */
 static int loop_run(struct loop *loop, int side, struct ibv_send_wr *wr, char why[PROVE_WHY_BYTES])
 {
 	uint64_t until = now_ns() + (uint64_t)RUN_MS * 1000000;
@@ -158,8 +159,8 @@ static int loop_run(struct loop *loop, int side, struct ibv_send_wr *wr, char wh
 
 /* ---- memory ---------------------------------------------------------------------- */
 
-/* The tested memory is only a local buffer: a queue pair READs a pattern into it and WRITEs it back
- * to the page, so that no other rank needs a right to it. */
+/* Tests memory that is only a local buffer. A queue pair READs a pattern into it and WRITEs it back
+ * to the page, so no other rank needs a right to this memory. */
 static int transfer(struct loop *loop, enum ibv_wr_opcode opcode, const struct ibv_mr *mr,
 		    uint64_t address, uint32_t n, size_t page_at, char why[PROVE_WHY_BYTES])
 {
@@ -216,8 +217,8 @@ out_close:
 
 /* ---- memory windows -------------------------------------------------------------- */
 
-/* Tests that the window allows only the write. The read must fail, which breaks the loop, so it
- * comes last. */
+/* Tests that the window allows only the write. The read must fail. This breaks the loop, so it must
+ * be the last test. */
 static int try_window(struct loop *loop, struct ibv_mw *mw, struct ibv_mr *mr,
 		      char why[PROVE_WHY_BYTES])
 {
@@ -265,9 +266,9 @@ static int try_window(struct loop *loop, struct ibv_mw *mw, struct ibv_mr *mr,
 	return 0;
 }
 
-/* Drivers refuse a window that is too long when its binding is posted. The queue pair is put into
- * the error state before, so nothing is bound, and the trial needs no memory of that length.
- * Returns the longest power of two that is not refused, or 0. */
+/* A driver refuses a window that is too long when its binding is posted. The queue pair is in the
+ * error state, so nothing is actually bound, and the trial needs no memory of that length. Returns
+ * the longest power of two that is not refused, or 0. */
 static uint64_t longest_window(const struct loop *loop, struct ibv_mw *mw, struct ibv_mr *mr)
 {
 	struct ibv_qp_attr error = { .qp_state = IBV_QPS_ERR };
@@ -351,7 +352,8 @@ static const char *const outcomes[] = {
 	[METHOD_NONE] = "does not reach it",
 };
 static atomic_int last_method = METHOD_UNTRIED;
-static atomic_int ordering_refused; /* set once relaxed ordering was refused and this was logged */
+static atomic_int ordering_refused; /* set when relaxed ordering has been refused and this was
+				       logged */
 
 static int relaxed_access(const struct region *region, enum relaxed relaxed)
 {
@@ -360,7 +362,7 @@ static int relaxed_access(const struct region *region, enum relaxed relaxed)
 		       0;
 }
 
-/* With windows, peers reach a registration only through their windows. A window can allow writing
+/* With windows, peers reach a registration only through its windows. A window can allow writing
  * only if the registration has local write access. */
 int register_access(const struct region *region, int windows, enum relaxed relaxed)
 {
@@ -418,11 +420,11 @@ void register_end(struct ibv_mr **mr)
 	*mr = NULL;
 }
 
-/* Registers by one method. Returns NULL and why on failure. */
+/* Registers by one method. On failure, returns NULL and sets why. */
 static struct ibv_mr *register_by(struct ibv_pd *pd, const struct memory *memory,
 				  enum method method, char why[200])
 {
-	/* Local write access, because the test writes the saved content back to that memory. */
+	/* The test writes the saved content back to that memory, so it needs local write access. */
 	const int access = IBV_ACCESS_LOCAL_WRITE;
 	struct ibv_mr *mr;
 
@@ -441,7 +443,7 @@ static struct ibv_mr *register_by(struct ibv_pd *pd, const struct memory *memory
 	return mr;
 }
 
-/* Registers by one method and tests it. Returns NULL and why on failure. */
+/* Registers by one method and tests the registration. On failure, returns NULL and sets why. */
 static struct ibv_mr *try_method(struct ibv_pd *pd, const struct verbs_device *device,
 				 const struct memory *memory, enum method method, char why[200])
 {
@@ -455,7 +457,8 @@ static struct ibv_mr *try_method(struct ibv_pd *pd, const struct verbs_device *d
 	return NULL;
 }
 
-/* Tries the methods in turn. Returns the first that works, or METHOD_NONE and reasons. */
+/* Tries the methods one after another. Returns the first that works, or METHOD_NONE with the
+ * reasons. */
 static enum method find_method(struct ibv_pd *pd, const struct verbs_device *device,
 			       const struct memory *memory, struct ibv_mr **out, char reasons[480])
 {

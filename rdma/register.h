@@ -13,14 +13,15 @@ enum { PROVE_WHY_BYTES = 160 };
 /* Regions for which a card may use relaxed ordering. */
 enum relaxed { RELAXED_NONE, RELAXED_MARKED, RELAXED_ALL };
 
-/* Returns the access of a registration by which peers reach a region: through their windows, or
- * directly. */
+/* Returns the access rights of a registration by which peers reach a region, either through its
+ * windows or directly. */
 int register_access(const struct region *region, int windows, enum relaxed relaxed);
-/* Returns the access of a registration for work requests of this rank. */
+/* Returns the access rights of a registration for work requests of this rank. */
 int register_local_access(const struct region *region, enum relaxed relaxed);
 
-/* Registers host memory by ibv_reg_mr(), without relaxed ordering if the driver refuses that.
- * Checks the memory limit first, and its error names the remedy. */
+/* Registers host memory by ibv_reg_mr(). If the driver refuses relaxed ordering, registers without
+ * it. Checks the limit on locked memory first, and then fails with a message that names the
+ * remedy. */
 int register_host(struct ibv_pd *pd, void *base, size_t bytes, int access, const char *what,
 		  struct ibv_mr **out);
 
@@ -32,9 +33,9 @@ enum method { METHOD_UNTRIED, METHOD_DMABUF, METHOD_PEER_MEMORY, METHOD_NONE };
 
 /* Registers device memory in pd of the open device `device`. If *method is METHOD_UNTRIED, tests
  * the methods until the card can write that memory and read it back, restores the old content, and
- * sets *method. Otherwise uses *method without the test, which takes time. Logs the method, and why
- * no better one works, whenever that changes. SLUICE_ENOSUPP, which is not logged: the card cannot
- * reach that memory, and the message lists the methods tried. */
+ * sets *method. Otherwise uses *method without the test, which takes time. Whenever the method
+ * changes, logs it, and the reason why no better one works. SLUICE_ENOSUPP is not logged. It means
+ * that the card cannot reach that memory, and the message lists the methods that were tried. */
 int register_device_memory(struct ibv_pd *pd, const struct verbs_device *device,
 			   const struct memory *memory, enum method *method, struct ibv_mr **out);
 
