@@ -3,9 +3,10 @@
 #include "rdma/retry.h"
 
 enum {
-	REFUSALS_MAX = 5, /* wrong proofs before a peer is given up */
-	NOBODY_MAX = 3,   /* the same for "nobody listens", if it was never connected */
-	BREAKS_MAX = 8,   /* breaks in a row, without a transfer in between */
+	REFUSALS_MAX = 5, /* number of wrong proofs before the peer is given up */
+	NOBODY_MAX = 3,   /* number of times that nobody may listen, if the peer was never
+			     connected */
+	BREAKS_MAX = 8,   /* number of breaks in a row, without a transfer in between */
 	DOUBLINGS_MAX = 4,
 	LENGTHS = 3, /* number of different time limits for tries to reconnect */
 	TRY_LEAST_MS = 200,
@@ -28,10 +29,10 @@ struct retry retry_begin(int lost_after_ms, int link_lost_after_ms, int client, 
 	return retry;
 }
 
-/* Each try may take longer than the one before, because a busy peer answers late. The first tries
- * take longest, because all ranks connect at once then. While reconnecting, every third try is
- * short again: nobody repeats a lost request for seconds, and a link should be used soon after it
- * is back. */
+/* A try may take longer than the one before, because a busy peer answers late. The first tries take
+ * longest, because all ranks then connect at the same time. While reconnecting, every third try is
+ * short. Without that, nobody would repeat a lost request for seconds, and a link should be used
+ * soon after it works again. */
 int retry_try_ms(const struct retry *retry)
 {
 	int longest = retry->lost_after_ms / 2, ms = retry->lost_after_ms / 10;

@@ -11,11 +11,11 @@
 
 enum {
 	RETRY_PROBE_MS = 500,
-	/* A card repeats an unacknowledged packet after 4.096 us * 2^this = 268 ms (some cards take
-	 * up to four times that), so a broken connection is noticed after 1.9 s. A shorter time
-	 * would repeat packets that only wait in a switch. A longer time costs more if the last
-	 * packet of a transfer is lost. A broken connection loses no data, so this number does not
-	 * decide how long a link may be away. */
+	/* A card repeats an unacknowledged packet after 4.096 us * 2^16 = 268 ms; some cards take
+	 * up to four times that. A broken connection is therefore detected after 1.9 s. A shorter
+	 * time would repeat packets that only wait in a switch. A longer time costs more if the
+	 * last packet of a transfer is lost. A broken connection loses no data, so this number does
+	 * not decide how long a link may be down. */
 	RETRY_ACK_TIMEOUT = 16
 };
 
@@ -24,35 +24,39 @@ struct retry {
 	int lost_after_ms, link_lost_after_ms, client;
 	uint64_t timer_ns, give_up_ns; /* 0: not running */
 	unsigned tries, refusals, breaks;
-	uint64_t moved; /* transfers at the last break */
+	uint64_t moved; /* the number of transfers at the last break */
 	int was_up;
 };
 
-/* A client connects at once. A server waits, then checks a client that has not connected. */
+/* Begins with a client that connects at once, or with a server that first waits, and then checks a
+ * client that has not connected. */
 struct retry retry_begin(int lost_after_ms, int link_lost_after_ms, int client, uint64_t now);
 
 /* Returns the time limit of one try. */
 int retry_try_ms(const struct retry *retry);
-/* Start the timer for one try; start it for ms milliseconds; stop it. */
+/* retry_await() starts the timer for one try. retry_sleep() starts it for ms milliseconds.
+ * retry_rest() stops it. */
 void retry_await(struct retry *retry, uint64_t now);
 void retry_sleep(struct retry *retry, uint64_t now, uint32_t ms);
 void retry_rest(struct retry *retry);
-/* Return 1 if the timer has expired; and 1 if the time to reconnect is over. */
+/* retry_is_due() returns 1 if the timer has expired. retry_is_over() returns 1 if the time to
+ * reconnect is over. */
 int retry_is_due(const struct retry *retry, uint64_t now);
 int retry_is_over(const struct retry *retry, uint64_t now);
 
-/* Notes a failed try and starts the timer for the next one. Returns the number of tries. */
+/* Records a failed try and starts the timer for the next one. Returns the number of tries. */
 unsigned retry_failed(struct retry *retry, uint64_t now);
-/* Count a refused proof; count that nobody listens at the peer's address. Return 1 to give up. */
+/* retry_refused() counts a refused proof. retry_alone() counts that nobody listens at the peer's
+ * address. Both return 1 if the peer is to be given up. */
 int retry_refused(struct retry *retry);
 int retry_alone(const struct retry *retry);
 /* Called when the connection is up. */
 void retry_succeeded(struct retry *retry);
 int retry_was_up(const struct retry *retry);
-/* Starts the time to reconnect, if the connection was up and that time does not run yet. Returns 1
- * if it started. */
+/* If the connection was up and the time to reconnect does not run yet, starts that time and returns
+ * 1. */
 int retry_hurry(struct retry *retry, uint64_t now);
-/* Records that the connection is lost, after `moved` transfers in all, and starts the time to
- * reconnect. Returns 1 if it broke too often. */
+/* Records that the connection is lost after `moved` transfers in total, and starts the time to
+ * reconnect. Returns 1 if the connection has broken too often. */
 int retry_lost(struct retry *retry, uint64_t now, uint64_t moved);
 #endif

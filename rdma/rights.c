@@ -15,17 +15,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One peer's part of a region. The entry of this rank holds what all peers share. */
+/* One peer's part of a region. The entry of this rank itself has what all peers share. */
 struct part {
 	struct ibv_mr *remote;   /* covers exactly the bytes that the peer may reach */
 	struct piece *local;     /* used by work requests of this rank */
-	struct windows *windows; /* cover `remote`, for the peer's current queue pair, or NULL */
-	int offered;             /* the peer has the keys, and gets the new ones when they change */
+	struct windows *windows; /* the windows over `remote`, for the peer's current queue pair,
+				    or NULL */
+	int offered;             /* 1: the peer has the keys, and gets new ones when they change */
 };
 
 struct region_rights {
 	struct registration registration;
-	enum method method; /* how the card reaches device memory, as a test showed */
+	enum method method; /* the way in which the card reaches device memory, as a test has
+			       shown */
 	struct part at[];   /* [rank] */
 };
 
@@ -34,10 +36,10 @@ struct rights {
 	const struct verbs_device *device;
 	int rank, size;
 	int windows;          /* 1: rights by memory windows; 0: by a domain for each peer */
-	uint64_t window_most; /* bytes that the card binds to one window */
+	uint64_t window_most; /* the most bytes that the card binds to one window */
 	enum relaxed relaxed; /* which registrations have relaxed ordering */
 	struct ibv_pd *pd;
-	pthread_mutex_t lock;     /* of all keys, and of the lists of open remotes */
+	pthread_mutex_t lock;     /* protects all keys, and the lists of open remotes */
 	struct registry registry; /* of struct region_rights */
 };
 
@@ -89,7 +91,7 @@ static int end_region_rights(void *owner, struct registration *registration)
 	const int size = ((struct rights *)owner)->size;
 
 	for (int p = 0; p < size; p++)
-		windows_close(&r->at[p].windows); /* windows end before their registrations */
+		windows_close(&r->at[p].windows); /* windows must end before their registrations */
 	for (int p = 0; p < size; p++) {
 		end_remote(&r->at[p]);
 		pieces_end(&r->at[p].local);
@@ -98,7 +100,7 @@ static int end_region_rights(void *owner, struct registration *registration)
 	return 0;
 }
 
-/* The control region is polled, so its writes must stay in order. */
+/* This rank polls the control region, so writes to it must stay in order. */
 static enum relaxed relaxed_for(const struct rights_peer *p, const struct region *region)
 {
 	return region == p->control ? RELAXED_NONE : p->rights->relaxed;
@@ -132,9 +134,9 @@ static uint32_t offered_key(const struct part *part, uint32_t i)
 	return part->windows ? windows_key(part->windows, i) : part->remote->rkey;
 }
 
-/* The greeting has room for one key of the control region, and a descriptor always covers a whole
- * region. So the control region, and a region of which the peer gets a part, have a single
- * window. */
+/* The greeting has room for only one key of the control region, and a descriptor always covers a
+ * whole region. Therefore the control region has a single window, and so has a region of which the
+ * peer gets a part. */
 static int open_windows(const struct rights_peer *p, const char *region, size_t bytes, int whole,
 			unsigned access, struct windows **out)
 {
@@ -373,7 +375,7 @@ int rights_key_of(const void *rights_peer, uint32_t id, uint32_t window, uint32_
 }
 
 /* Copies a region's n keys from the peer's table. Returns the number of keys that the table has for
- * the region. If it is not n, nothing is copied. */
+ * the region. Copies nothing if this is not n. */
 static uint32_t table_keys(const struct rights_peer *p, uint32_t id, uint32_t n, uint32_t *rkey)
 {
 	uint32_t first;
@@ -393,8 +395,7 @@ static int take_table(struct rights_peer *p, const uint8_t table[KEY_TABLE_BYTES
 		snprintf(why, 200, "%s", reason);
 		return -1;
 	}
-	/* The owner has closed a region that is not in the table, so the region is no longer
-	 * used. */
+	/* If a region is not in the table, its owner has closed it, so it is no longer used. */
 	for (struct rights_remote *r = p->remotes; r; r = r->next) {
 		const uint32_t n = table_keys(p, r->target.id, r->target.keys, r->rkey);
 
@@ -417,8 +418,8 @@ int rights_take_table(struct rights_peer *p, const uint8_t table[KEY_TABLE_BYTES
 	return rc;
 }
 
-/* Finds the current keys of a region that the peer described, perhaps before the connection
- * broke. Requires the lock. */
+/* Finds the current keys of a region that the peer described. The connection may have broken since
+ * then. Requires the lock. */
 static int present_keys(const struct rights_peer *p, struct verbs_region *wire)
 {
 	if (wire->link == p->peer_keys.link ||
@@ -489,8 +490,8 @@ struct sendlog_target rights_target(const struct remote *remote)
 
 /* ---- what the card may do for this rank ------------------------------------------- */
 
-/* Returns the index of the part that holds the registrations for requests to this peer. With memory
- * windows all peers share one protection domain, so the part of this rank serves all of them. */
+/* Returns the index of the part that has the registrations for requests to this peer. With memory
+ * windows all peers share one protection domain, so this rank's part serves all of them. */
 static int place_of(const struct rights_peer *p)
 {
 	return p->rights->windows ? p->rights->rank : p->peer;
@@ -629,7 +630,7 @@ void rights_peer_close(struct rights_peer **p)
 	*p = NULL;
 }
 
-/* Sets why to the reason for which windows are not used, if they are not. */
+/* If windows are not used, sets why to the reason. */
 static int choose_protection(struct rights *r, const char *wanted, char why[PROVE_WHY_BYTES])
 {
 	static const char *const ordered_texts[] = { [RELAXED_NONE] = "no region",

@@ -21,7 +21,7 @@ struct ring_writer {
 	uint32_t depth;
 	size_t slot_bytes;
 	uint64_t next_seq;     /* sequence number of the next message, >= 1 */
-	uint64_t consumed_seq; /* last value that the reader reported; < next_seq */
+	uint64_t consumed_seq; /* the last value that the reader has reported; < next_seq */
 };
 
 struct ring_reader {
@@ -30,11 +30,13 @@ struct ring_reader {
 	uint64_t next_seq; /* the only number accepted now, >= 1 */
 };
 
-/* SLUICE_EINVAL if depth or slot_bytes is 0 or the ring is larger than an address space. */
+/* Prepares a writer. SLUICE_EINVAL means that depth or slot_bytes is 0, or that the ring is larger
+ * than an address space. */
 int ring_writer_init(struct ring_writer *w, uint32_t depth, size_t slot_bytes);
 int ring_reader_init(struct ring_reader *r, uint32_t depth, size_t slot_bytes);
 
-/* Returns the place of message seq, in bytes from the start of the ring or of its staging copy. */
+/* Returns the position of message seq, in bytes from the start of the ring or of its staging
+ * copy. */
 static inline uint64_t ring_offset(uint32_t depth, size_t slot_bytes, uint64_t seq)
 {
 	return seq % depth * slot_bytes;
@@ -46,17 +48,17 @@ static inline int ring_writer_free(const struct ring_writer *w)
 	return w->next_seq - w->consumed_seq <= w->depth;
 }
 
-/* Uses up the next sequence number, for a message that has been posted (its number was w->next_seq
- * while it was prepared). Requires ring_writer_free(). */
+/* Advances to the next sequence number. The message with the number w->next_seq must have been
+ * posted. Requires ring_writer_free(). */
 uint64_t ring_writer_advance(struct ring_writer *w);
 
-/* Takes consumed_seq from peer's notice, which is hostile. The value may repeat. Returns
- * SLUICE_EWIRE and changes nothing if it decreases or exceeds the number of the last message
- * written. */
+/* Takes consumed_seq from peer's notice, which may be hostile. The value may repeat. If it
+ * decreases or exceeds the number of the last written message, returns SLUICE_EWIRE and changes
+ * nothing. */
 int ring_writer_acknowledge(struct ring_writer *w, int peer, uint64_t consumed_seq);
 
-/* Checks the sequence number of a message of peer and advances next_seq. Returns SLUICE_EWIRE
- * and changes nothing if it is not next_seq. */
+/* Checks the sequence number of a message from peer and advances next_seq. If seq is not next_seq,
+ * returns SLUICE_EWIRE and changes nothing. */
 int ring_reader_accept(struct ring_reader *r, int peer, uint64_t seq);
 
 /* Returns the writer's credit: the number of the last message that has been copied out of the ring.

@@ -21,11 +21,11 @@ enum { MAX_QUEUE_DEPTH = 1 << 20 };
 
 struct self {
 	struct transport transport;
-	struct endpoint *endpoints; /* [rank]; has a transport once it is connected */
+	struct endpoint *endpoints; /* [rank]; an endpoint has a transport once it is connected */
 	int rank, size;
-	struct neighbours *neighbours; /* NULL: only this rank */
+	struct neighbours *neighbours; /* NULL: there is only this rank */
 	const struct region *control;  /* the job's */
-	struct wakeup wakeup;          /* WAKEUP_NONE in a simulated job, where nobody sleeps */
+	struct wakeup wakeup;          /* WAKEUP_NONE in a simulated job, where no thread sleeps */
 	struct event_queue imms, dones;
 };
 
@@ -41,8 +41,8 @@ static struct self *self_of(struct transport *t)
 	return (struct self *)(void *)t; /* its first member */
 }
 
-/* Returns the transport at the other end of an endpoint: this rank's, or another one of this
- * process; NULL: closed. */
+/* Returns the transport at the other end of an endpoint. This is that of this rank, or of another
+ * rank in this process. Returns NULL if it is closed. */
 static struct self *neighbour(const struct endpoint *e)
 {
 	struct self *self = self_of(e->transport);
@@ -268,7 +268,7 @@ static int self_post(struct endpoint *e, const struct transfer *x)
 	if (rc)
 		return rc;
 	if (!peer)
-		return SLUICE_EPEER; /* a simulated rank that has left does not read its memory */
+		return SLUICE_EPEER; /* a simulated rank that has left no longer reads its memory */
 	if ((x->kind == TRANSFER_PUT_NOTIFY && event_queue_full(&peer->imms)) ||
 	    (ends && event_queue_full(&self->dones)))
 		return SLUICE_EAGAIN;
@@ -295,7 +295,7 @@ static int self_poll(struct transport *t, struct event *events, int n)
 	int taken;
 
 	if (event_queue_empty(&self->dones) && event_queue_empty(&self->imms))
-		return 0; /* the usual case */
+		return 0; /* this is the usual case */
 	taken = event_queue_take(&self->dones, events, n);
 	return taken + event_queue_take(&self->imms, events + taken, n - taken);
 }
@@ -325,8 +325,8 @@ static int self_fd(struct transport *t)
 	return wakeup_fd(&self_of(t)->wakeup);
 }
 
-/* Not for simulated ranks: their regions share pages, and callers of this function need whole
- * pages. */
+/* Returns NULL for simulated ranks, because their regions share pages, and callers of this function
+ * need whole pages. */
 static void *self_address(struct remote *remote)
 {
 	const struct self_remote *r = (const struct self_remote *)(const void *)remote;

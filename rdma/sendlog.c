@@ -17,19 +17,21 @@ enum { MOST_PIECES = 256, CHAIN_MOST = 16 };
 
 struct sent {
 	uint64_t remote_address, bytes;
-	uint64_t posted;  /* bytes in posted work requests */
-	uint64_t done;    /* of these, bytes of ended large pieces, never posted again */
+	uint64_t posted;  /* number of bytes in posted work requests */
+	uint64_t done;    /* those of them in large pieces that have ended, which are never
+			     posted again */
 	uint64_t last_wr; /* number of its last work request, once all are posted */
-	uint64_t notify;  /* its number among the notifies to this peer; 0: none */
+	uint64_t notify;  /* its number among the notifies to this peer; 0: it has none */
 	uint64_t cookie;
 	const uint8_t *local;
 	uint32_t lkey, rkey, imm;
-	uint32_t region, window; /* the peer's number of the region, in case its keys change */
+	uint32_t region, window; /* the region's number at the peer, in case its keys change */
 	uint8_t kind, report;
-	uint8_t part;     /* more entries of the same transfer follow */
-	uint8_t copied;   /* `local` points into the log's memory */
-	uint8_t started;  /* at least one work request was posted */
-	uint8_t in_place; /* a new connection showed that the peer has it; not posted again */
+	uint8_t part;     /* 1: more entries of the same transfer follow */
+	uint8_t copied;   /* 1: `local` points into the log's memory */
+	uint8_t started;  /* 1: at least one work request was posted */
+	uint8_t in_place; /* 1: a new connection has shown that the peer has it, so it is not
+			     posted again */
 };
 
 /* A work request in the queue pair. */
@@ -46,29 +48,30 @@ struct sendlog {
 	void (*broken)(void *owner, const char *why);
 	void *owner;
 
-	/* The entries [first, end); those before next are in the queue pair. */
+	/* The log has entries [first, end). Those before next are in the queue pair. */
 	struct sent *sent;
 	uint64_t first, next, end;
-	/* The last entries that wait only for sendlog_post(), and how many of them are READs. */
+	/* The last entries, which are posted only by sendlog_post(), and how many of them are
+	 * READs. */
 	uint32_t later, later_reads;
 	uint8_t *memory; /* TRANSFER_INLINE_BYTES for each entry, then a slot's bytes */
 	uint32_t lkey;
 
 	struct ibv_qp *qp;
-	int running;                             /* transfers may be posted on qp */
-	uint64_t wr_sent, wr_done, wr_signalled; /* work requests of qp */
+	int running;                             /* 1: transfers may be posted on qp */
+	uint64_t wr_sent, wr_done, wr_signalled; /* numbers of work requests of qp */
 	uint32_t reads, reads_max;
-	struct request *requests; /* of qp, by number; as many as entries */
-	/* Requests that are numbered, and posted together by one call. */
+	struct request *requests; /* [number modulo the number of entries]: the requests of qp */
+	/* Requests that have a number and are posted together by one call. */
 	struct chained {
 		struct ibv_send_wr wr;
 		struct ibv_sge sge;
 	} chain[CHAIN_MOST];
 	int chaining;
 	uint32_t chained;
-	/* A heartbeat and the next notify wait behind the pieces in the queue pair. The wait is
-	 * longer than the progress thread dozes (runtime/job/progress.c), so the link stays busy
-	 * while nobody polls. */
+	/* A heartbeat and the next notify have to wait for the pieces in the queue pair. This wait
+	 * is longer than the progress thread dozes (runtime/job/progress.c), so the link stays busy
+	 * while no thread polls. */
 	struct stream_limits limits;
 	struct stream large[2]; /* [0]: pieces of puts, [1]: of gets */
 	uint64_t pieces;        /* number of large pieces that have ended */
@@ -77,9 +80,12 @@ struct sendlog {
 	const uint8_t *slot;
 	struct notices {
 		struct slot_address to;
-		uint64_t sent, done;      /* notifies sent; those whose entry has left the log */
-		uint64_t credit;          /* sent notifies that the peer reported as taken */
-		uint64_t taken, reported; /* notifies taken here; last reported to the peer */
+		uint64_t sent, done;      /* number of notifies that were sent; of those whose
+					     entry has left the log */
+		uint64_t credit;          /* number of sent notifies that the peer has reported
+					     as taken */
+		uint64_t taken, reported; /* number of notifies taken here; number last reported
+					     to the peer */
 	} notices;
 };
 
@@ -101,8 +107,8 @@ static int reports(const struct sent *s)
 
 /* ---- posting ---------------------------------------------------------------------- */
 
-/* Unsignalled work requests save completions, but only completions free the queue. So one request
- * per quarter of the queue is signalled. */
+/* Unsignalled work requests save completions, but only completions free the queue. One request per
+ * quarter of the queue is therefore signalled. */
 static int time_to_signal(const struct sendlog *log)
 {
 	return log->wr_sent + 1 - log->wr_signalled >= log->sizes.log_entries / 4;
@@ -144,7 +150,7 @@ static void add_to_chain(struct sendlog *log, const struct ibv_send_wr *wr)
 		post_chain(log);
 }
 
-/* Returns what sendlog_request() does. */
+/* Posts a request. Returns the same as sendlog_request(). */
 static int post_wr(struct sendlog *log, struct ibv_send_wr *wr, int signalled, int *refused_out)
 {
 	struct ibv_send_wr *bad;
@@ -232,7 +238,7 @@ static int post_piece(struct sendlog *log, struct sent *s)
 	return SLUICE_OK;
 }
 
-/* Chains entries while there is room. */
+/* Chains entries as long as there is room. */
 static void chain_entries(struct sendlog *log)
 {
 	while (log->next < log->end) {
@@ -245,7 +251,8 @@ static void chain_entries(struct sendlog *log)
 		}
 		if (s->kind == TRANSFER_GET && !s->started) {
 			if (log->reads >= log->reads_max)
-				return; /* part of a replay; new transfers were checked before */
+				return; /* this is part of a replay; new transfers were checked
+					   before */
 			log->reads++;
 			s->started = 1;
 		}
@@ -321,7 +328,7 @@ static uint64_t credit(struct sendlog *log)
 	return log->notices.credit;
 }
 
-/* A notify without bytes may be at the end of the region, where no window begins. */
+/* A notify without bytes may point to the end of the region, where no window begins. */
 static uint32_t window_at(const struct sendlog_target *target, uint64_t offset)
 {
 	const uint64_t at = target->window ? offset / target->window : 0;
@@ -424,8 +431,8 @@ void sendlog_post(struct sendlog *log)
 
 /* ---- what completes --------------------------------------------------------------- */
 
-/* A large piece that has ended is never posted again, so a transfer of any length completes even
- * over a connection that breaks repeatedly. */
+/* A large piece that has ended is never posted again. A transfer of any length therefore completes,
+ * even over a connection that breaks repeatedly. */
 static void end_piece(struct sendlog *log, const struct request *r)
 {
 	struct sent *s = sent_at(log, r->entry);
@@ -512,8 +519,8 @@ uint64_t sendlog_report_received(struct sendlog *log)
 	return log->notices.taken;
 }
 
-/* Bytes arrive in order. So everything posted before a notify that the peer has received is in
- * place, except gets. */
+/* Bytes arrive in order. Everything that was posted before a notify which the peer has received is
+ * therefore in place, except gets. */
 static void rewind_entries(struct sendlog *log, uint64_t received)
 {
 	uint64_t known = log->first;
@@ -565,7 +572,7 @@ void sendlog_renew_keys(struct sendlog *log,
 		struct sent *s = sent_at(log, n);
 
 		key_of(table, s->region, s->window,
-		       &s->rkey); /* a region that its owner closed is not used */
+		       &s->rkey); /* a region that its owner has closed is not used */
 	}
 }
 

@@ -28,7 +28,7 @@ enum { MIN_DONES = 64, MAX_DONES = 65536, BLIND_TICK_NS = 100000000 };
 
 enum shm_state {
 	SHM_ALIVE,
-	SHM_ENDED,  /* the process has ended; its earlier messages are still delivered */
+	SHM_ENDED,  /* the process has ended; messages that it sent before are still delivered */
 	SHM_BROKEN, /* the peer corrupted the mailbox; its messages are ignored */
 	SHM_GONE    /* EVENT_GONE was delivered */
 };
@@ -36,7 +36,7 @@ enum shm_state {
 struct shm_peer {
 	struct endpoint endpoint;
 	enum shm_state state;
-	int pidfd;              /* watched while SHM_ALIVE; -1: none */
+	int pidfd;              /* watched in state SHM_ALIVE; -1: there is none */
 	int wake_fd;            /* the peer's pipe */
 	struct mapping mailbox; /* the peer's */
 	struct process process;
@@ -54,12 +54,13 @@ struct shm {
 	struct region *mailbox;
 	const struct region *control; /* the job's control region, which peers find in the record */
 	struct wakeup wakeup;
-	int blind; /* some peer has no pidfd, so each tick checks whether it has ended */
-	uint64_t next_check_ns; /* when to check for ended peers; 0: now */
+	int blind; /* 1: some peer has no pidfd, so each tick checks whether it has ended */
+	uint64_t next_check_ns; /* the time at which to check for ended peers; 0: now */
 	unsigned polls;
 	struct event_queue dones;
-	int n_peers, first; /* first: where the next poll starts, for fairness */
-	/* Room for `size` peers; the first n_peers entries are used, in order of connection. */
+	int n_peers, first; /* first: the peer with which the next poll begins, for fairness */
+	/* Memory for `size` peers. The first n_peers entries are in use, in the order of
+	 * connection. */
 	struct shm_peer **peers;
 	struct shm_peer **by_rank; /* [size] */
 };
@@ -90,13 +91,17 @@ static int shm_fail_gone(const struct shm_peer *peer)
 			    (int)peer->process.pid);
 }
 
-/* How often a polling rank asks the kernel for ended peers. A sleeping rank is woken by the
- * kernel. */
-enum { DEATH_CHECK_NS = 2000000, POLLS_PER_LOOK = 64 /* at the clock */ };
+/* A polling rank asks the kernel this often which peers have ended. The kernel itself wakes a
+ * sleeping rank. */
+enum {
+	DEATH_CHECK_NS = 2000000,
+	POLLS_PER_LOOK = 64 /* number of polls between two looks at the
+			       clock */
+};
 
 /* ---- moving bytes ---------------------------------------------------------- */
 
-/* Returns 1 if the peer's mailbox has room for a word, else SLUICE_E*. */
+/* Returns 1 if the peer's mailbox has room for a word, otherwise SLUICE_E*. */
 static int room_for_notify(struct shm_peer *peer)
 {
 	switch (mailbox_room(&peer->out)) {
@@ -116,7 +121,7 @@ static void notify_peer(struct shm_peer *peer, uint32_t imm)
 		wakeup_write(peer->wake_fd);
 }
 
-/* Reports the end of a get, or of a put that asks for it. */
+/* Reports the end of a get, or of a put that requests a report. */
 static void done(struct shm *shm, const struct shm_peer *peer, uint64_t cookie)
 {
 	event_queue_put(&shm->dones, &(struct event){ .kind = EVENT_DONE,
@@ -125,7 +130,7 @@ static void done(struct shm *shm, const struct shm_peer *peer, uint64_t cookie)
 	wakeup_if_armed(&shm->wakeup);
 }
 
-/* Prefetches, ahead of a store, a line that a peer reads repeatedly. */
+/* Prefetches a line before it is written, because a peer reads the line repeatedly. */
 static inline void fetch_to_write(const void *line)
 {
 #if defined(__x86_64__)
@@ -208,8 +213,8 @@ static inline int peer_has_news(const struct shm_peer *peer)
 	return peer->state == SHM_ALIVE ? mailbox_waiting(&peer->in) : peer->state != SHM_GONE;
 }
 
-/* Returns the messages of one peer, and then its end. The ring is read after the process is known
- * to have ended, so its last messages are not missed. */
+/* Takes the messages of one peer, and then its end. The ring is read after the process is known to
+ * have ended, so that the last messages are not missed. */
 static int take_from(struct shm *shm, struct shm_peer *peer, struct event *events, int n)
 {
 	int taken = 0;
@@ -254,7 +259,7 @@ static __attribute__((noinline)) void look_for_ended(struct shm *shm)
 	shm->next_check_ns = now + DEATH_CHECK_NS;
 }
 
-/* Usually there is no event. The sooner this returns, the sooner a waiting caller polls again. */
+/* Usually there is no event. A fast return lets a waiting caller poll again soon. */
 static int shm_poll(struct transport *t, struct event *events, int n)
 {
 	struct shm *shm = shm_of(t);
@@ -262,9 +267,9 @@ static int shm_poll(struct transport *t, struct event *events, int n)
 
 	if (taken < n && (shm->next_check_ns == 0 || ++shm->polls % POLLS_PER_LOOK == 0))
 		look_for_ended(shm);
-	/* If the events fill the array, the next poll starts at the peer after the last one polled.
-	 * The index wraps by comparison, because % would take as long as fetching a cache line from
-	 * another core. */
+	/* If the events fill the array, the next poll begins with the peer after the last one
+	 * polled. The index wraps by comparison, because % would take as long as fetching a cache
+	 * line from another core. */
 	for (left = shm->n_peers; left > 0 && taken < n; left--) {
 		struct shm_peer *peer = shm->peers[at];
 
@@ -341,8 +346,8 @@ static void peer_free(struct shm_peer *peer)
 {
 	struct shm *shm = shm_of(peer->endpoint.transport);
 
-	/* Removed explicitly, because closing alone leaves the descriptor in the epoll set while a
-	 * forked child holds it. */
+	/* Removes the descriptor from the epoll set. Closing alone would leave it there while a
+	 * forked child has it open. */
 	if (peer->state == SHM_ALIVE)
 		unwatch(shm, peer, SHM_GONE);
 	if (peer->mailbox.base)
@@ -371,7 +376,8 @@ static void shm_close(struct transport **t)
 	*t = NULL;
 }
 
-/* Gets finish at once, so they stay queued only until the next poll. */
+/* Returns the room for events of gets. Gets finish at once, so their events wait only until the
+ * next poll. */
 static uint32_t done_capacity(uint32_t capacity, int size)
 {
 	uint64_t wanted = (uint64_t)capacity * (uint32_t)size;
@@ -454,7 +460,8 @@ static int shm_record_of(struct transport *t, uint8_t *bytes, size_t *len_out)
 	return SLUICE_OK;
 }
 
-/* Opened for reading too, because a reader gets no SIGPIPE when the peer ends. */
+/* Opens the pipe for reading too, because a process that reads it gets no SIGPIPE when the peer
+ * ends. */
 static int open_wake_pipe(struct shm_peer *peer, int number)
 {
 	struct stat st;
@@ -539,8 +546,8 @@ static int shm_connect(struct transport *t, int rank, const uint8_t *bytes, size
 	memcpy(peer->control, record.control, sizeof(peer->control));
 	peer->pidfd = peer->wake_fd = -1;
 	peer->state = SHM_GONE; /* not watched yet */
-	/* The pidfd is opened first: if it is not readable at the end, all files opened below
-	 * belong to this peer. */
+	/* The pidfd is opened first. If it is not readable at the end, all files that are opened
+	 * below belong to this peer. */
 	rc = watch_peer(shm, peer, &record.process);
 	if (rc)
 		goto err_free;

@@ -19,8 +19,8 @@ struct shm_record {
 enum { SHM_RECORD_BYTES = 192 };
 
 void shm_record_encode(const struct shm_record *record, uint8_t out[SHM_RECORD_BYTES]);
-/* Decodes hostile input. Returns SLUICE_EWIRE unless the record is valid for rank peer in a job of
- * that size. The mailbox's descriptor is checked against capacity and size. */
+/* Decodes a record, which may be hostile. Returns SLUICE_EWIRE unless the record is valid for rank
+ * peer in a job of that size. The mailbox's descriptor is compared with capacity and size. */
 int shm_record_decode(const uint8_t *bytes, size_t len, int peer, int size, struct shm_record *out,
 		      struct descriptor *mailbox_out);
 #endif

@@ -19,7 +19,7 @@ enum {
 struct stream_limits {
 	size_t piece_bytes; /* at most */
 	size_t least_bytes; /* pieces begin with this size, and are never shorter */
-	int begin;          /* pieces at once before anything was measured */
+	int begin;          /* number of pieces under way before any was measured */
 	int least, most;
 	uint64_t wait_ns;
 };
@@ -29,9 +29,9 @@ struct stream {
 	size_t piece; /* bytes of a full-size piece */
 	int now, most;
 	uint64_t fastest_ns; /* time of the fastest full-size piece; 0: none has ended */
-	uint64_t alone_ns;   /* of the fastest transfer with nothing before it; 0: unknown */
-	/* Pieces ended since since_ns. idle: the limit was not always reached, so these pieces show
-	 * no rate. */
+	uint64_t alone_ns;   /* time of the fastest transfer with nothing before it; 0: unknown */
+	/* The pieces that have ended since since_ns. idle: 1 if the limit was not always reached,
+	 * so that these pieces show no rate. */
 	uint64_t since_ns;
 	int ends, idle;
 };
@@ -67,15 +67,17 @@ static inline void stream_break(struct stream *s)
 }
 
 /* Called when a transfer has ended that was posted while nothing else was under way to the peer.
- * The fastest such transfer took one round trip, as a heartbeat does in an idle network. Pieces in
- * an incast do not show the round trip, because all of them wait in the same queue. */
+ * The fastest such transfer took one round trip, like a heartbeat in an idle network. If several
+ * ranks send to one at the same time, their pieces do not show the round trip, because all of them
+ * wait in the same queue. */
 static inline void stream_alone(struct stream *s, uint64_t took_ns)
 {
 	if (!s->alone_ns || took_ns < s->alone_ns)
 		s->alone_ns = took_ns;
 }
 
-/* Doubles pieces on a fast or long link, and halves them where the share of the link is small. */
+/* Doubles the size of pieces on a fast or long link, and halves it where the link gives this stream
+ * a small share. */
 static inline void stream_resize(struct stream *s, uint64_t each, uint64_t most, int under_way)
 {
 	const struct stream_limits *l = s->limits;
@@ -92,7 +94,8 @@ static inline void stream_resize(struct stream *s, uint64_t each, uint64_t most,
 	}
 }
 
-/* Sets the limit on pieces under way from the rate at which the latest pieces ended. */
+/* Sets the limit on the bytes under way. It follows from the rate at which the latest pieces have
+ * ended. */
 static inline void stream_adapt(struct stream *s, uint64_t now_ns)
 {
 	const struct stream_limits *l = s->limits;
@@ -107,7 +110,7 @@ static inline void stream_adapt(struct stream *s, uint64_t now_ns)
 	stream_resize(s, each, most, under_way);
 }
 
-/* A piece has ended. */
+/* Called when a piece has ended. */
 static inline void stream_end(struct stream *s, size_t bytes, uint64_t took_ns, uint64_t now_ns)
 {
 	if (bytes == s->piece && (!s->fastest_ns || took_ns < s->fastest_ns))

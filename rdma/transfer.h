@@ -45,9 +45,9 @@ static inline int transfer_right(const struct endpoint *e, const struct transfer
 		(x->kind != TRANSFER_GET && e->transport->ops->prepare));
 }
 
-/* Returns SLUICE_EINVAL if the remote belongs to another endpoint, its bounds or access do not
- * allow the transfer, or the local bytes are outside the local region, and SLUICE_ENOSUPP if the
- * local bytes are device memory that this transport cannot read. */
+/* Returns SLUICE_EINVAL if the remote belongs to another endpoint, if its bounds or access do not
+ * allow the transfer, or if the local bytes are outside the local region. Returns SLUICE_ENOSUPP if
+ * the local bytes are device memory that this transport cannot read. */
 int transfer_check(const struct endpoint *e, const struct transfer *transfer);
 
 /* Returns 1 if the transfer ends with an EVENT_DONE. */

@@ -42,7 +42,7 @@ struct verbs_endpoint {
 	struct sendlog *log;
 	struct rights_peer *rights;
 	struct queue_pair *pair;
-	int waits; /* it is in the list of verbs_gather() */
+	int waits; /* 1: it is in the list of verbs_gather() */
 };
 
 struct verbs {
@@ -52,7 +52,8 @@ struct verbs {
 	const struct region *control;
 	size_t control_line_bytes;
 	struct verbs_device device;
-	struct verbs_device found[VERBS_DEVICES_MOST]; /* by the transport of the first card */
+	struct verbs_device found[VERBS_DEVICES_MOST]; /* belongs to the transport of the first
+							  card */
 	int n_found;
 	struct path_choice path;
 	struct queue_sizes sizes;
@@ -70,13 +71,14 @@ struct verbs {
 
 	struct wakeup wakeup;
 	unsigned wants; /* LINK_* */
-	/* verbs_gather(): transfers wait for its end, and n peers have some. */
+	/* Within verbs_gather(), transfers wait for its end, and n peers have such transfers. */
 	struct gathered {
 		int on, n;
 		struct verbs_endpoint **peers;
 	} gathered;
-	int ticking;           /* some link's timer runs */
-	uint64_t next_look_ns; /* when to check rdma_cm, the device and the timers next */
+	int ticking;           /* 1: the timer of some link runs */
+	uint64_t next_look_ns; /* the time of the next check of rdma_cm, the device and the
+				  timers */
 	uint32_t polls;
 
 	int n_peers;
@@ -178,7 +180,7 @@ static int make_room(struct verbs *v)
 
 /* ---- meeting peers ---------------------------------------------------------------- */
 
-/* Lists the cards of this node, unless another transport of this rank does. */
+/* Lists the cards of this node, unless another transport of this rank lists them. */
 static int verbs_record(struct transport *t, uint8_t *bytes, size_t *len_out)
 {
 	struct verbs *v = verbs_of(t);
@@ -205,7 +207,8 @@ static int verbs_admit(struct transport *t, const struct peer_keys *keys)
 	return SLUICE_OK;
 }
 
-/* The memory that the next peer may always use: its slot and its line of the control region. */
+/* Returns the memory that the next peer may always use: its slot and its line of the control
+ * region. */
 static struct rights_memory memory_of(const struct verbs *v, int rank)
 {
 	const struct room *room = &v->rooms[v->n_rooms - 1];
@@ -266,7 +269,7 @@ static void close_parts(struct verbs_endpoint *ep)
 	free(ep);
 }
 
-/* Ranks compare their records first, so only a record that lies leads here. */
+/* Ranks compare their records first, so this happens only if a record is wrong. */
 static int refuse_card(int rank, const struct verbs_card *own, const struct verbs_card *its)
 {
 	char of_own[VERBS_CARD_TEXT], of_peer[VERBS_CARD_TEXT];
@@ -316,7 +319,7 @@ static int verbs_connect(struct transport *t, int rank, const uint8_t *record, s
 	}
 	v->by_rank[rank] = ep;
 	v->peers[v->n_peers++] = ep;
-	v->ticking = 1; /* checked when the next poll begins */
+	v->ticking = 1; /* the next poll checks it first */
 	v->next_look_ns = 0;
 	*out = &ep->endpoint;
 	return SLUICE_OK;
@@ -336,7 +339,7 @@ struct verbs_parts verbs_parts_of(struct endpoint *e)
 	return (struct verbs_parts){ &v->device, &v->sizes, qp_of(verbs_endpoint_of(e)->pair) };
 }
 
-/* The connection stays up for the last messages to the peer, which inform it that it was
+/* The connection stays up for the last messages to the peer, which inform the peer that it was
  * dropped. */
 static void verbs_revoke(struct endpoint *e)
 {
@@ -364,7 +367,7 @@ static int verbs_describe(struct endpoint *e, const struct region *region,
 	if (rc)
 		return rc;
 	rc = rights_bind(ep->rights, ep->log);
-	if (rc == SLUICE_EPEER) /* it broke, and the next poll decides what follows */
+	if (rc == SLUICE_EPEER) /* the connection broke, and the next poll decides what follows */
 		return SLUICE_EAGAIN;
 	if (rc == SLUICE_EDEVICE)
 		rights_withdraw(ep->rights, region);
@@ -460,8 +463,8 @@ static void verbs_gather(struct transport *t, int on)
 
 /* ---- polling ---------------------------------------------------------------------- */
 
-/* Posts receives before it returns the peers' credit, so that a peer with credit finds a receive.
- * This is rare, since a peer gets credit only when it has used half of it. */
+/* Posts receives before it returns credit to the peers, so that a peer with credit finds a receive.
+ * This happens seldom, because a peer gets credit only when it has used half of it. */
 static void give_back(struct verbs *v)
 {
 	const int owed = v->wants & LINK_OWES_CREDIT;
@@ -474,11 +477,11 @@ static void give_back(struct verbs *v)
 
 		if (link_is_up(ep->link) && sendlog_credit_due(ep->log) &&
 		    sendlog_give_credit(ep->log))
-			v->wants |= LINK_OWES_CREDIT; /* at the next poll */
+			v->wants |= LINK_OWES_CREDIT; /* tries again at the next poll */
 	}
 }
 
-/* Links change state only while no completions are being taken. */
+/* Links change state only here, while no completions are being taken. */
 static void settle_links(struct verbs *v)
 {
 	v->wants &= ~(unsigned)LINK_SETTLES;
@@ -502,7 +505,7 @@ static int verbs_poll(struct transport *t, struct event *events, int n)
 	struct verbs *v = verbs_of(t);
 	int taken;
 
-	/* Checks this rarely, because reading the clock costs more than the rest of a poll that
+	/* This is checked seldom, because reading the clock costs more than the rest of a poll that
 	 * finds nothing. */
 	if (v->ticking || !v->next_look_ns || ++v->polls % POLLS_PER_LOOK == 0) {
 		uint64_t now = now_ns();
@@ -512,7 +515,8 @@ static int verbs_poll(struct transport *t, struct event *events, int n)
 	}
 	taken = event_queue_take(&v->events, events, n);
 	for (int more = 1; more && taken < n;) {
-		more = queues_poll(v->queues) == QUEUES_AT_ONCE; /* fewer: the queue is empty */
+		more = queues_poll(v->queues) == QUEUES_AT_ONCE; /* if it takes fewer, the queue
+								    is empty */
 		taken += event_queue_take(&v->events, events + taken, n - taken);
 	}
 	give_back(v);
@@ -532,7 +536,7 @@ static int verbs_arm(struct transport *t)
 	if (!event_queue_empty(&v->events) || connect_is_behind(v->connect) ||
 	    queues_arm(v->queues))
 		return 1;
-	/* Looks once more, because completions before the request make no event. */
+	/* Looks once more, because completions that came before the request make no event. */
 	if (queues_poll(v->queues) > 0 || !event_queue_empty(&v->events) || v->wants & LINK_SETTLES)
 		return 1;
 	wakeup_arm(&v->wakeup, v->ticking ? TICK_NS : 0);
@@ -605,7 +609,8 @@ static int open_tables(struct verbs *v)
 	return open_room(v, (int)v->sizes.peers);
 }
 
-/* Finds the devices of this node, or takes another one of those that were found. */
+/* Finds the devices of this node. A second transport of the rank takes another one of the devices
+ * that were found. */
 static int find_device(struct verbs *v, const struct transport_config *config)
 {
 	const struct verbs *first = config->beside ? verbs_of(config->beside) : NULL;
@@ -621,7 +626,7 @@ static int find_device(struct verbs *v, const struct transport_config *config)
 	return rc;
 }
 
-/* Makes all checks that can fail before anything is created. */
+/* Makes all checks that can fail before any object is created. */
 static int choose_device(struct verbs *v, const struct transport_config *config)
 {
 	int rc = find_device(v, config);
@@ -725,7 +730,7 @@ static int verbs_open(const struct transport_config *config, struct transport **
 
 /* ---- closing ---------------------------------------------------------------------- */
 
-/* Gives the last messages a second to be sent, because the process may end next. */
+/* Waits up to a second until the last messages are sent, because the process may end next. */
 static void flush_logs(struct verbs *v)
 {
 	const uint64_t until = now_ns() + (uint64_t)CLOSE_MS * 1000000;
@@ -737,7 +742,7 @@ static void flush_logs(struct verbs *v)
 	do {
 		waiting = 0;
 		queues_poll(v->queues);
-		event_queue_forget(&v->events); /* no caller takes them any more */
+		event_queue_forget(&v->events); /* no caller takes these events any more */
 		for (i = 0; i < v->n_peers; i++)
 			waiting |= link_is_up(v->peers[i]->link) &&
 				   !sendlog_flushed(v->peers[i]->log);

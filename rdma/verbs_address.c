@@ -17,14 +17,14 @@ enum {
 	IP_ADDRESSES_MOST = VERBS_ADDRESSES_MOST - 1,
 	PREFIX_GID = 64,
 	MULTICAST = 0xff,   /* the first byte of such a GID */
-	PKEY_FULL = 0x8000, /* the bit of a full member of a partition */
+	PKEY_FULL = 0x8000, /* the bit that marks a full member of a partition */
 	ADDRESS_BYTES = 16,
-	/* The prefix to assume for an address that no interface of this network namespace has. */
+	/* The prefix lengths for addresses that no interface of this network namespace has. */
 	PREFIX_V4 = 24,
 	PREFIX_V6 = 64
 };
 
-/* An address as 16 bytes: IPv4 in the form of IPv6, as GIDs have it. */
+/* An address in 16 bytes. IPv4 addresses have the form in which GIDs contain them. */
 struct flat {
 	uint8_t bytes[ADDRESS_BYTES];
 };
@@ -34,7 +34,7 @@ struct verbs_addresses {
 	int by_ip;
 	int gid_index; /* -1: any */
 	struct flat network;
-	unsigned network_bits; /* 0: all addresses */
+	unsigned network_bits; /* 0: the network contains all addresses */
 	char network_text[64];
 	struct ifaddrs *all;
 };
@@ -54,7 +54,7 @@ static struct flat flat_v4(const void *four_bytes)
 	return f;
 }
 
-/* Returns 0 if the address is of neither family. */
+/* Returns 0 if the address is neither IPv4 nor IPv6. */
 static int flatten(const struct sockaddr *address, struct flat *out)
 {
 	if (address && address->sa_family == AF_INET)
@@ -171,7 +171,7 @@ void verbs_addresses_close(struct verbs_addresses **a)
 	*a = NULL;
 }
 
-/* The interface that has an address; NULL: none. */
+/* Returns the interface that has an address, or NULL if none has it. */
 static const struct ifaddrs *interface_of(const struct verbs_addresses *a, const struct flat *f)
 {
 	struct flat its;
@@ -252,8 +252,8 @@ static int fail_without(const struct verbs_addresses *a, const struct verbs_devi
 
 /* ---- GIDs ------------------------------------------------------------------------------ */
 
-/* Finds a partition of which the port is a full member: limited members do not reach each other
- * (InfiniBand Architecture Specification, 10.9.3). */
+/* Finds a partition of which the port is a full member, because limited members do not reach each
+ * other (InfiniBand Architecture Specification, 10.9.3). */
 static int find_partition(struct ibv_context *context, const struct verbs_device *device,
 			  struct verbs_address *out)
 {
@@ -273,7 +273,7 @@ static int find_partition(struct ibv_context *context, const struct verbs_device
 			    device->name, device->port, device->name, device->port);
 }
 
-/* Adds the GID of this index. Returns how many it added, or SLUICE_ENOSUPP. */
+/* Adds the GID with this index. Returns how many GIDs it has added, or SLUICE_ENOSUPP. */
 static int add_gid(const struct verbs_addresses *a, struct ibv_context *context,
 		   const struct verbs_device *device, int index, struct verbs_address *out)
 {
@@ -301,8 +301,8 @@ static int is_of_port(const struct verbs_addresses *a, const struct ibv_gid_entr
 }
 
 /* rdma_cm connects by IP address, but not by link-local addresses or over RoCEv1, which no router
- * passes. A link-local address does not show its network, and every port has one, so it is used
- * only if the user names it. */
+ * passes. A link-local address does not show to which network it belongs, and every port has one,
+ * so it is used only if the user names it. */
 static int find_gids(const struct verbs_addresses *a, struct ibv_context *context,
 		     const struct verbs_device *device,
 		     struct verbs_address out[VERBS_ADDRESSES_MOST])
@@ -332,7 +332,7 @@ static int find_gids(const struct verbs_addresses *a, struct ibv_context *contex
 
 /* ---- InfiniBand ------------------------------------------------------------------------ */
 
-/* Returns 1 if an address leads to the device's port. Binds the address to find that out. */
+/* Returns 1 if an address leads to the device's port. Binds to the address to find that out. */
 static int leads_to(struct rdma_event_channel *channel, struct sockaddr *address,
 		    const struct verbs_device *device)
 {
@@ -369,7 +369,7 @@ static int find_ipoib(const struct verbs_addresses *a, const struct verbs_device
 	return found;
 }
 
-/* The GID comes last, so two ranks with IP addresses of one network connect by these. */
+/* The GID comes last, so that two ranks with IP addresses in one network connect by these. */
 static int find_infiniband(const struct verbs_addresses *a, struct ibv_context *context,
 			   const struct verbs_device *device,
 			   struct verbs_address out[VERBS_ADDRESSES_MOST])

@@ -10,8 +10,8 @@
 
 /* The networks and interfaces that the user allows, and the addresses of this machine. */
 struct verbs_addresses;
-/* by_ip is 0 if there is no rdma_cm; IP addresses are then of no use. Fails with SLUICE_EINVAL,
- * without logging it, if an environment variable is not valid. */
+/* Reads the addresses. by_ip is 0 if there is no rdma_cm, and IP addresses are then not used. If an
+ * environment variable is not valid, fails with SLUICE_EINVAL, without logging it. */
 int verbs_addresses_open(const struct verbs_wanted *wanted, int by_ip,
 			 struct verbs_addresses **out);
 void verbs_addresses_close(struct verbs_addresses **a);
@@ -21,10 +21,10 @@ struct verbs_address {
 	struct sockaddr_storage address; /* AF_UNSPEC: the GID is the address */
 	uint8_t prefix;
 	union ibv_gid gid;
-	int gid_index;             /* -1 with an IP address on InfiniBand */
-	uint16_t pkey, pkey_index; /* of the GID */
+	int gid_index;             /* -1: an IP address on InfiniBand */
+	uint16_t pkey, pkey_index; /* those of the GID */
 };
-/* Finds the addresses of the device's port: IPv4, IPv6, then the GID. Returns how many, or
+/* Finds the addresses of the device's port: IPv4, IPv6, then the GID. Returns their number, or
  * SLUICE_ENOSUPP, which is not logged. */
 int verbs_addresses_find(const struct verbs_addresses *a, struct ibv_context *context,
 			 const struct verbs_device *device,

@@ -78,7 +78,8 @@ int verbs_device_failed(const struct verbs_device *device, const char *call)
 
 /* ---- locked memory --------------------------------------------------------- */
 
-/* Returns a field of /proc/self/status: in kilobytes, or hexadecimal. 0: absent. */
+/* Returns a field of /proc/self/status, which is in kilobytes or hexadecimal. Returns 0 if it is
+ * absent. */
 static uint64_t status_field(const char *name, int base)
 {
 	FILE *file = fopen("/proc/self/status", "re");
@@ -187,8 +188,9 @@ enum verbs_fork verbs_fork_guard(void)
 	static atomic_int warned;
 	int err;
 
-	/* Without it libibverbs advises the kernel on small pages, which the kernel refuses within
-	 * a huge one, and no region could be registered. Each ibv_fork_init() reads it. */
+	/* Without this variable, libibverbs asks the kernel for small pages. The kernel refuses
+	 * that within a huge page, and no region could be registered. Each ibv_fork_init() reads
+	 * the variable. */
 	if (huge_reserved_requested())
 		setenv("RDMAV_HUGEPAGES_SAFE", "1", 0);
 	switch (ibv_is_fork_initialized()) {
@@ -223,7 +225,7 @@ static int fail_unreliable(const char *name)
 		name);
 }
 
-/* Refuses devices that speak another protocol than InfiniBand and RoCE. */
+/* Refuses devices with a protocol other than InfiniBand and RoCE. */
 static int check_protocol(const struct ibv_device *device, const char *name)
 {
 	switch (device->transport_type) {
@@ -238,14 +240,14 @@ static int check_protocol(const struct ibv_device *device, const char *name)
 	}
 }
 
-/* A port that can be used, with its addresses. */
+/* A port that can be used, and its addresses. */
 struct usable_port {
 	struct verbs_device device; /* without an address */
 	struct verbs_address address[VERBS_ADDRESSES_MOST];
 	int n_addresses;
 };
 
-/* The ports that can be used, as card_choice.c takes them. */
+/* The ports that can be used, in the form for card_choice.c. */
 struct usable {
 	struct usable_port port[CARDS_MOST];
 	struct card card[CARDS_MOST];
@@ -275,8 +277,9 @@ static int try_port(struct ibv_context *context, const struct verbs_addresses *a
 	return n > 0 ? SLUICE_OK : n;
 }
 
-/* Ranks take ports in turn if these have one link layer and one speed, whatever their networks: the
- * record lists all, and a peer in another network is reached through another port. */
+/* Ranks are spread over ports with the same link layer and speed, even if these are in different
+ * networks. The record lists all ports, and a peer in another network is reached through another
+ * port. */
 static uint64_t fabric_of(const struct verbs_device *device)
 {
 	return (uint64_t)device->port_attr.active_width << 16 |
@@ -334,8 +337,8 @@ static void try_device(struct ibv_device *device, const struct verbs_addresses *
 	ibv_close_device(context);
 }
 
-/* Tries all devices that the list allows. Returns the number of allowed devices. The last error
- * says why one of them cannot be used. */
+/* Tries all devices that the list allows, and returns their number. If one of them cannot be used,
+ * the last error gives the reason. */
 static int try_all(struct ibv_device **list, int n, const char *allowed,
 		   const struct verbs_addresses *addresses, struct usable *out)
 {
@@ -390,7 +393,7 @@ static int list_in_order(struct usable *usable, const char *allowed,
 	return SLUICE_OK;
 }
 
-/* Refuses a name that no device has. */
+/* Fails because no device has this name. */
 static int fail_unknown(const char *name, struct ibv_device **list, int n)
 {
 	char names[256] = "";

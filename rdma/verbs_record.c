@@ -22,7 +22,7 @@ enum {
 	CARD_MOST = CARD_HEAD_BYTES + BY_GID_BYTES + NAME_MOST,
 	DATAGRAMS_BYTES = 8,
 	SUBNET_BYTES = 8,
-	LID_MOST = 0xbfff, /* of one port */
+	LID_MOST = 0xbfff, /* the highest LID of a port */
 	PKEY_FULL = 0x8000,
 	QPN_LEAST = 2,
 	QPN_MOST = 0xffffff
@@ -59,7 +59,7 @@ int verbs_card_by_gid(const struct verbs_card *card)
 
 /* ---- addresses ---------------------------------------------------------------------- */
 
-/* The bytes of an address, which are 4 or 16 by its family. */
+/* Returns the bytes of an address. There are 4 or 16, depending on its family. */
 static uint8_t *address_bytes(struct sockaddr_storage *address, size_t *n)
 {
 	struct sockaddr_in *in = (void *)address;
@@ -183,7 +183,7 @@ size_t verbs_record_encode(const struct verbs_record *record, uint8_t *bytes)
 	return at;
 }
 
-/* Returns the bytes of an address of this family; 0: there is no such family. */
+/* Returns the number of bytes of an address of this family, or 0 if the family is unknown. */
 static size_t family_bytes(uint8_t family)
 {
 	switch (family) {
@@ -194,7 +194,7 @@ static size_t family_bytes(uint8_t family)
 	}
 }
 
-/* The GID and LID must be of one port. Without a GRH, only the LID leads to it. */
+/* The GID and LID must belong to one port. Without a GRH, only the LID leads to the port. */
 static int decode_by_gid(const uint8_t *bytes, struct verbs_card *out)
 {
 	memcpy(out->gid.raw, bytes, GID_BYTES);

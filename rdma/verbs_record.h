@@ -19,13 +19,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* An address of a port of the node. A port with several addresses counts as several cards. The
- * port without IP, known by its GID, counts as one more. */
+/* An address of a port of the node. A port with several addresses counts as several cards. A port
+ * without an IP address, which is known by its GID, counts as one more. */
 struct verbs_card {
 	char device[32];
 	uint8_t link_layer; /* IBV_LINK_LAYER_INFINIBAND, or _ETHERNET for RoCE v2 */
 	uint8_t port, mtu, prefix;
-	struct sockaddr_storage address; /* its port number is 0; AF_UNSPEC: without IP */
+	struct sockaddr_storage address; /* its port number is 0; AF_UNSPEC: there is no IP
+					    address */
 	/* without IP */
 	union ibv_gid gid;
 	uint16_t lid, pkey;
@@ -35,7 +36,7 @@ struct verbs_card {
 struct verbs_card verbs_card_of(const struct verbs_device *device);
 /* Returns 1 if ranks connect by the card's GID. */
 int verbs_card_by_gid(const struct verbs_card *card);
-/* The network of a card: the IP network, or the partition of the subnet. */
+/* Returns the network of a card: the IP network, or the partition of the subnet. */
 struct network verbs_card_network(const struct verbs_card *card);
 
 struct verbs_record {
@@ -46,22 +47,23 @@ struct verbs_record {
 	struct verbs_card cards[NETWORKS_MOST];
 };
 
-/* Returns the number of bytes, at most TRANSPORT_RECORD_BYTES. */
+/* Writes the record. Returns the number of bytes, at most TRANSPORT_RECORD_BYTES. */
 size_t verbs_record_encode(const struct verbs_record *record, uint8_t *bytes);
-/* Returns 0, or SLUICE_EWIRE, which is not logged: the bytes are not a record of this rank, or, if
- * rank is -1, of any. */
+/* Reads a record. Returns 0 or SLUICE_EWIRE, which is not logged. SLUICE_EWIRE means that the bytes
+ * are not a record of this rank, or, if rank is -1, of any rank. */
 int verbs_record_decode(const uint8_t *bytes, size_t n, int rank, struct verbs_record *out);
 
-/* The IP address at which the record's rank listens, with the port. */
+/* Returns the IP address and port at which the record's rank listens. */
 struct sockaddr_storage verbs_record_listener(const struct verbs_record *record);
 /* Writes the network of each card to out[], in the order of the cards. Returns their number. */
 int verbs_record_networks(const struct verbs_record *record, struct network out[NETWORKS_MOST]);
 
-/* The same from bytes, and the name of a card, for transport.h. */
+/* The same from bytes, and the name of a card. Both are for transport.h. */
 int verbs_record_read_networks(const uint8_t *bytes, size_t n, struct network out[NETWORKS_MOST]);
 void verbs_record_read_card(const uint8_t *bytes, size_t n, int card, char *text, size_t cap);
 
 enum { VERBS_CARD_TEXT = 112 };
-/* "mlx5_0 10.3.0.1/24 (RoCE)" or "mlx5_0 fe80::2c9:300:1:2, P_Key 0xffff (InfiniBand)" */
+/* Writes for example "mlx5_0 10.3.0.1/24 (RoCE)" or "mlx5_0 fe80::2c9:300:1:2, P_Key 0xffff
+ * (InfiniBand)". */
 const char *verbs_card_text(const struct verbs_card *card, char text[VERBS_CARD_TEXT]);
 #endif

@@ -16,14 +16,14 @@
 
 enum {
 	AT_ONCE = 64,
-	NOBODYS_PORT = 9, /* "discard": no service of RDMA uses it */
+	NOBODYS_PORT = 9, /* "discard": no service uses it over RDMA */
 	NS_PER_MS = 1000000
 };
 
 struct trial {
 	struct route *route;
 	struct sockaddr_storage to;
-	struct rdma_cm_id *id; /* NULL: it is over */
+	struct rdma_cm_id *id; /* NULL: the trial has ended */
 };
 
 struct probing {
@@ -46,7 +46,7 @@ static void end_trial(struct probing *p, struct trial *t, const char *call, int 
 	if (t->route->answered || *p->why)
 		return;
 	verbs_address_text(&t->to, address);
-	*strchrnul(address, ' ') = '\0'; /* the port is of no use here */
+	*strchrnul(address, ' ') = '\0'; /* the port number is not used here */
 	snprintf(p->why, p->cap, "%s to %s: %s", call, address,
 		 error ? errno_text(error) : "no answer");
 }
@@ -66,7 +66,8 @@ static void begin_trial(struct probing *p, struct trial *t)
 		end_trial(p, t, "no route", errno);
 }
 
-/* There is no queue pair. Equal numbers would look like one stale connection. */
+/* There is no queue pair. If all requests had the same number, they would look like one stale
+ * connection. */
 static int request(struct rdma_cm_id *id, int number)
 {
 	struct rdma_conn_param param = {

@@ -7,8 +7,8 @@
 #include "rdma/transport.h"
 #include "rdma/verbs_device.h"
 
-/* Tries all peers, a few at once, and sets answered of each. why: the reason of the first peer that
- * does not answer. */
+/* Tries all peers, a few at a time, and sets `answered` of each. why receives the reason of the
+ * first peer that does not answer. */
 void verbs_routes_try(const struct verbs_device *own, struct route *routes, int n, int timeout_ms,
 		      char *why, size_t cap);
 #endif

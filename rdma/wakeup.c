@@ -120,8 +120,8 @@ void wakeup_arm(struct wakeup *w, int tick_ns)
 	set_timer(w, tick_ns);
 }
 
-/* Stopping the timer also drops its ticks. The number of reads is bounded: a pipe holds 64 KiB, and
- * a faulty peer may never stop writing. */
+/* Stopping the timer also drops its ticks. The number of reads is limited, because a pipe holds 64
+ * KiB and a faulty peer may never stop writing. */
 void wakeup_disarm(struct wakeup *w)
 {
 	char bytes[512];
@@ -151,7 +151,7 @@ void wakeup_wake(const struct wakeup *w)
 void wakeup_write(int write_fd)
 {
 	const uint64_t one = 1; /* an eventfd takes eight bytes */
-	int saved = errno;      /* a signal handler must not change it */
+	int saved = errno;      /* a signal handler must not change errno */
 	ssize_t ignored = write(write_fd, &one, sizeof(one));
 
 	(void)ignored; /* The write fails only if the descriptor is readable already. */

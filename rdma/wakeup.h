@@ -6,7 +6,7 @@
 #define RDMA_WAKEUP_H
 #include <stdint.h>
 
-/* Only wakeup.c reads the members. */
+/* A descriptor that wakes a thread. Only wakeup.c reads the members. */
 struct wakeup {
 	const char *owner; /* the transport, for messages */
 	int epoll, read_fd, write_fd, timer;
@@ -25,8 +25,9 @@ void wakeup_close(struct wakeup *w);
 int wakeup_open_timer(struct wakeup *w);
 
 enum { WAKEUP_NO_ID = INT32_MAX, WAKEUP_BATCH = 16 };
-/* Adds a descriptor. id is the rank to which it belongs, which wakeup_ready() returns, or
- * WAKEUP_NO_ID. only_changes: a descriptor that stays readable wakes only once. */
+/* Adds a descriptor. id is the rank to which the descriptor belongs, or WAKEUP_NO_ID;
+ * wakeup_ready() returns it. With only_changes, a descriptor that stays readable wakes only
+ * once. */
 int wakeup_watch(const struct wakeup *w, int fd, int id, int only_changes);
 void wakeup_unwatch(const struct wakeup *w, int fd);
 /* Writes the ids of up to WAKEUP_BATCH readable descriptors. Never waits. */
@@ -36,13 +37,13 @@ int wakeup_ready(const struct wakeup *w, int ids[WAKEUP_BATCH]);
 void wakeup_arm(struct wakeup *w, int tick_ns);
 /* After sleeping. */
 void wakeup_disarm(struct wakeup *w);
-/* Called if nobody slept. A running timer causes one spurious wake-up of the next sleeper. */
+/* Called if no thread slept. A running timer causes one spurious wake-up of the next sleeper. */
 static inline void wakeup_cancel(struct wakeup *w)
 {
 	w->armed = 0;
 }
 
-/* What becomes readable. */
+/* Returns the descriptor that becomes readable. */
 int wakeup_fd(const struct wakeup *w);
 /* Returns the descriptor that peers open, if the kind is WAKEUP_PIPE. */
 int wakeup_pipe(const struct wakeup *w);
@@ -51,7 +52,7 @@ int wakeup_pipe(const struct wakeup *w);
 void wakeup_wake(const struct wakeup *w);
 void wakeup_write(int write_fd);
 
-/* Wakes a sleeper, if there is one, for an event that this transport made itself. */
+/* If a thread sleeps, wakes it for an event that this transport made itself. */
 static inline void wakeup_if_armed(struct wakeup *w)
 {
 	if (!w->armed)

@@ -17,7 +17,7 @@
 struct window {
 	struct ibv_mw *mw; /* bound once mw->rkey is rkey */
 	uint32_t rkey;
-	uint64_t request; /* number of the binding's request; 0: there is none */
+	uint64_t request; /* number of the request that binds it; 0: there is none */
 };
 
 struct windows {

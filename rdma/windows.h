@@ -21,28 +21,29 @@ struct windows_config {
 	struct ibv_pd *pd;
 	const struct verbs_device *device;
 	int peer;
-	const char *region; /* name of the region, for messages; valid as long as the windows */
+	const char *region; /* name of the region for messages; valid as long as the windows */
 	uint64_t bytes, window_bytes;
-	unsigned access; /* of the peer: IBV_ACCESS_REMOTE_* */
+	unsigned access; /* the peer's rights, IBV_ACCESS_REMOTE_* */
 };
 int windows_open(const struct windows_config *config, struct windows **out);
 /* Accepts NULL. */
 void windows_close(struct windows **w);
 
 uint32_t windows_count(const struct windows *w);
-/* Returns 0 if one window covers the whole region. */
+/* Returns the number of bytes of a window, or 0 if one window covers the whole region. */
 uint64_t windows_bytes(const struct windows *w);
-/* Returns the key of window i for the current queue pair, or for the last one if there is none. */
+/* Returns the key of window i for the current queue pair, or for the last queue pair if there is no
+ * current one. */
 uint32_t windows_key(const struct windows *w, uint32_t i);
 
 /* Makes the windows of a new queue pair, unless they exist. Their keys are known from here on. */
 int windows_make(struct windows *w);
-/* Posts the bindings of the windows that are not bound yet. Returns 0, SLUICE_EAGAIN (the queue is
- * full: poll and call again), or another SLUICE_E*. */
+/* Posts the bindings of those windows that are not bound yet. Returns 0, SLUICE_EAGAIN (the queue
+ * is full: poll and call again), or another SLUICE_E*. */
 int windows_bind(struct windows *w, struct ibv_mr *mr, struct sendlog *log);
-/* Returns 1 with an explanation if request number `request` of the queue pair was one of the
- * bindings, and it failed. Accepts NULL. */
+/* If request number `request` of the queue pair was one of the bindings and has failed, returns 1
+ * with an explanation. Accepts NULL. */
 int windows_explain(const struct windows *w, uint64_t request, char why[200]);
-/* Ends the windows, before the queue pair ends. Accepts NULL. */
+/* Ends the windows. Called before the queue pair ends. Accepts NULL. */
 void windows_end(struct windows *w);
 #endif
