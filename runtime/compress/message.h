@@ -94,7 +94,7 @@ struct message {
 	int seeded;  /* for message_encode: index[] is the seeded support, which is not sent */
 	int agreed;  /* for message_encode: the receiver knows index[], so it is not sent */
 	uint8_t raised;
-	uint8_t chosen; /* model_rule(): the sender's choice for the next step */
+	uint8_t chosen; /* rulebook_step(): the sender's choice for the next step */
 	uint16_t phase, part, parts;
 	uint32_t rank, epoch, model, shard;
 	uint64_t seq;          /* push: ring sequence; delta and snapshot: version */
