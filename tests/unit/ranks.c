@@ -26,7 +26,7 @@ enum { DEADLINE_MS = 180000, SILENCE_MS = 5000, LINES = 256, LINE_CHARACTERS = 5
 struct meeting {
 	int size;
 	atomic_int arrived, left; /* totals over all joins of all ranks */
-	struct rank_record cards[RANKS_MAX];
+	struct rank_record cards[RANKS_MOST];
 };
 
 struct bootstrap {
@@ -241,7 +241,7 @@ void be_impatient(sluice_job *job, int ms)
 
 uint64_t check_same(sluice_job *job, const void *bytes, size_t n)
 {
-	uint64_t mine = sluice_digest(bytes, n), all[RANKS_MAX];
+	uint64_t mine = sluice_digest(bytes, n), all[RANKS_MOST];
 	CHECK_OK(sluice_gather(job, &mine, sizeof mine, all));
 	for (int r = 0; r < sluice_workers(job); r++)
 		CHECK(all[r] == mine);
@@ -285,7 +285,7 @@ static void reap(const pid_t *pids, int size, int deadline_ms, int *status)
 	struct timespec now;
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	int64_t end_ms = now.tv_sec * 1000 + now.tv_nsec / 1000000 + deadline_ms;
-	int ended[RANKS_MAX] = { 0 }, left = size, hung = 0;
+	int ended[RANKS_MOST] = { 0 }, left = size, hung = 0;
 	char names[256] = "";
 	while (left) {
 		for (int r = 0; r < size; r++)
@@ -345,9 +345,9 @@ static void run_what_all_ranks_run(void)
 void run_ranks_status(int size, rank_function function, void *argument, rank_supervisor supervise,
 		      int deadline_ms, int *status)
 {
-	pid_t pids[RANKS_MAX];
-	if (size > RANKS_MAX)
-		fail_msg("%d ranks, at most %d", size, RANKS_MAX);
+	pid_t pids[RANKS_MOST];
+	if (size > RANKS_MOST)
+		fail_msg("%d ranks, at most %d", size, RANKS_MOST);
 	run_what_all_ranks_run();
 	meeting = shared_memory(sizeof *meeting);
 	meeting->size = size;
@@ -372,7 +372,7 @@ void run_ranks_status(int size, rank_function function, void *argument, rank_sup
 
 void run_ranks(int size, rank_function function, void *argument)
 {
-	int status[RANKS_MAX];
+	int status[RANKS_MOST];
 	run_ranks_status(size, function, argument, NULL, DEADLINE_MS, status);
 	for (int r = 0; r < size; r++)
 		if (!WIFEXITED(status[r]) || WEXITSTATUS(status[r]))

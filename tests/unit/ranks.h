@@ -16,7 +16,8 @@
 /* Functions of ranks need few of their parameters. */
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 
-enum { RANKS_MAX = 8 };
+/* RANKS_MAX: the size of arrays for the ranks of most tests; more than RANKS_MOST cannot run. */
+enum { RANKS_MAX = 8, RANKS_MOST = 72 };
 
 /* A vector of n pieces. */
 #define IN_PIECES(list, n) (&(sluice_vector){ .segments = (list), .n_segments = (n) })
