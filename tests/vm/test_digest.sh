@@ -20,6 +20,7 @@ compare() { # NAME RANKS OPTION...
 }
 
 compare sparse 4 --shards 4 --recipe "$sparse"
+of_sparse=$(final sparse-verbs digest)
 compare dense 4 --shards 2 --dense
 compare servers 4 --shards 4 --servers 2 --recipe "$sparse"
 of_servers=$(final servers-verbs digest)
@@ -27,3 +28,6 @@ of_servers=$(final servers-verbs digest)
 export SLUICE_MESH=2
 compare hubs 4 --shards 4 --servers 2 --recipe "$sparse"
 [ "$(final hubs-verbs digest)" = "$of_servers" ] || fail "hubs: another digest than without them"
+# All ranks connect with rank 0, and with each other when the model is opened: the queues of the cards grow.
+compare later 4 --shards 4 --recipe "$sparse"
+[ "$(final later-verbs digest)" = "$of_sparse" ] || fail "later: another digest than with all connections at the start"
