@@ -8,6 +8,7 @@ EXTRA_DIST += \
 	tests/vm/test_bandwidth.sh \
 	tests/vm/test_card.sh \
 	tests/vm/test_digest.sh \
+	tests/vm/test_huge.sh \
 	tests/vm/test_incast.sh \
 	tests/vm/test_kill.sh \
 	tests/vm/test_limits.sh \
