@@ -39,13 +39,14 @@ static inline uint64_t bits_spread(uint64_t x, unsigned bits)
 							 << (8 - bits);
 }
 
-/* Writes bits_bytes(n, bits) bytes; bits 1..8. */
+/* Packs n codes into bits_bytes(n, bits) bytes. bits is 1 to 8. */
 static inline void bits_pack(const uint8_t *codes, size_t n, unsigned bits, uint8_t *out)
 {
 	uint8_t last[8] = { 0 }, eight[8];
 	size_t i = 0;
 
-	for (; (n - i) * bits >= 64; i += 8, out += bits) /* there is room to write eight bytes */
+	for (; (n - i) * bits >= 64; i += 8, out += bits) /* as long as there is room to write
+							     eight bytes */
 		put_le64(out, bits_merge(get_le64(codes + i), bits));
 	for (; i < n; i += 8, out += bits) {
 		size_t here = n - i < 8 ? n - i : 8;
@@ -57,7 +58,8 @@ static inline void bits_pack(const uint8_t *codes, size_t n, unsigned bits, uint
 	}
 }
 
-/* Reads bits_bytes(n, bits) bytes. Returns 0 if bits after the last code are not zero. */
+/* Unpacks n codes from bits_bytes(n, bits) bytes. Returns 0 if bits after the last code are not
+ * zero. */
 static inline int bits_unpack(const uint8_t *in, size_t n, unsigned bits, uint8_t *codes)
 {
 	size_t i = 0;

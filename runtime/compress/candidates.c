@@ -11,13 +11,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A new list has three times as many coordinates as one step publishes, so that one pass serves
- * several steps. It may double, or grow by the coordinates that the workers of a step send. A step
- * that changes more than one in FOLLOWED coordinates is not followed (reduce.c). */
+/* A new list has three times as many coordinates as one step publishes, so that one pass is enough
+ * for several steps. The list may double, or grow by the coordinates that the workers of a step
+ * send. A step that changes more than one in FOLLOWED coordinates is not followed (reduce.c). */
 enum { TIMES = 3, LEAST = 64, SPARSE = 256, FOLLOWED = 64 };
-/* Coordinates that are merged into the list at once. */
+/* The number of coordinates that are merged into the list in one go. */
 enum { WORD = 64, WINDOW = 4 * WORD * VECTOR_LINE };
-/* The entry after the end of a list. It is larger than every coordinate. */
+/* The entry after the end of a list, which is larger than every coordinate. */
 #define NOWHERE UINT32_MAX
 
 struct candidates_size candidates_size(uint32_t of, uint64_t k, uint64_t arriving, uint32_t exempt)
@@ -33,7 +33,7 @@ struct candidates_size candidates_size(uint32_t of, uint64_t k, uint64_t arrivin
 	};
 }
 
-/* Memory is laid out in order of alignment: spans first, then the numbers. */
+/* The memory is laid out in order of alignment: first spans, then numbers. */
 uint64_t candidates_bytes(struct candidates_size size, size_t n_spans)
 {
 	return size.room ? n_spans * sizeof(struct span) +
@@ -91,7 +91,7 @@ void candidates_begin(struct candidates *c)
 	c->span = 0;
 	c->from = c->room - c->n;
 	if (!c->n)
-		return; /* there is no list to move */
+		return; /* there is no list to update */
 	memmove(c->index + c->from, c->index, c->n * sizeof *c->index);
 	memmove(c->value + c->from, c->value, c->n * sizeof *c->value);
 	c->n = 0;
@@ -161,8 +161,8 @@ static void list_line(struct candidates *c, struct fresh *fresh, uint32_t at, co
 	}
 }
 
-/* Merges the next n old and fresh entries in ascending order, except zeros and old entries in
- * changed lines. It has no branch on which of the two comes next, because no processor could
+/* Merges the next n old and fresh entries in ascending order. Leaves out zeros, and old entries in
+ * changed lines. No branch depends on which of the two comes next, because no processor could
  * predict that. */
 static void merge(struct candidates *c, const struct fresh *fresh, uint32_t n, uint32_t begin,
 		  const uint64_t *lines)
@@ -231,8 +231,8 @@ void candidates_end(struct candidates *c)
 }
 
 /* Merges the changed coordinates before coordinate `end`, from number *done on, with the old
- * entries between them. Like merge(), it has no branch on their order. floor and ties_end are those
- * of c, or zeros, which admit all values but zero. */
+ * entries between them. Like merge(), it has no branch that depends on their order. floor and
+ * ties_end are those of c, or zeros, which admit all values but zero. */
 static void take_changed(struct candidates *c, const uint32_t *changed, const float *value,
 			 uint32_t n, uint64_t end, uint32_t floor, uint32_t ties_end,
 			 uint32_t *done)
@@ -313,7 +313,8 @@ static uint32_t find_places(struct candidates *c)
 	return counted;
 }
 
-/* Marks the list as the `wanted` largest coordinates, or as all non-zeros if there are fewer. */
+/* Records that the list has the `wanted` largest coordinates, or all non-zeros if there are
+ * fewer. */
 static void set_floor(struct candidates *c, uint32_t wanted)
 {
 	const uint32_t counted = find_places(c);
@@ -349,8 +350,8 @@ static void list_anew(struct candidates *c, struct selector *s, const float *res
 		set_floor(c, c->wanted);
 }
 
-/* Shortens a list that has become too long. Keeps fewer of the largest than a pass would list,
- * because more will come. */
+/* Shortens a list that has become too long. It keeps fewer of the largest coordinates than a pass
+ * would list, because more will be added. */
 static void shorten(struct candidates *c, struct selector *s, int *nan)
 {
 	const uint32_t kept = c->wanted - c->wanted / TIMES;
@@ -404,7 +405,7 @@ void candidates_published(struct candidates *c, const float *decoded)
 
 		while (place->end <= at)
 			place++;
-		/* The list treats values below the floor as zeros. */
+		/* Values below the floor count as zeros in the list. */
 		c->value[at] = place->exempt || reaches(c, c->index[at], key_of(left)) ? left : 0;
 	}
 	c->n_chosen = 0;

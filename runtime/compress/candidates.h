@@ -9,45 +9,47 @@
 #include "select.h"
 
 struct candidates {
-	uint32_t *index; /* room entries, ascending, then an end mark that is after every coordinate
-			  */
-	float *value;    /* room + 1 entries: the residual at these coordinates */
-	uint32_t *chosen;         /* places in the list that the last selection chose */
+	uint32_t *index;  /* `room` entries in ascending order, then an end mark that is after
+			     every coordinate */
+	float *value;     /* room + 1 entries: the values of the residual at these coordinates */
+	uint32_t *chosen; /* positions in the list that the last selection chose */
 	const struct span *spans; /* exempt spans of the shard, whose non-zeros are all listed */
-	struct span *places;      /* the same spans as places in the list */
+	struct span *places;      /* the same spans, as positions in the list */
 	size_t n_spans;
 	uint32_t n, room, wanted, n_chosen;
-	/* The list has every key above floor, and the keys equal to floor before coordinate
-	 * ties_end. With floor 0 it has all non-zeros. */
+	/* The list has every key above floor, and those keys equal to floor that are before
+	 * coordinate ties_end. With floor 0 it has all non-zeros. */
 	uint32_t floor, ties_end;
 	int known;     /* 0: the residual has changes that the list does not reflect */
-	uint32_t from; /* while following: the rest of the old list is at indices from .. room */
+	uint32_t from; /* while following: the entries of the old list that are left are at
+			  indices from .. room */
 	size_t span;   /* while following: the first span that ends after the last line */
 };
 
 /* wanted is the number of coordinates that a pass lists, and room the number for which memory is
  * allocated. Both suit a step that selects about k of `of` coordinates while messages change about
- * `arriving` of them, not counting exempt ones. Both are 0 if passes cost less than a list. */
+ * `arriving` of them. Exempt coordinates do not count. Both are 0 if passes cost less than a
+ * list. */
 struct candidates_size {
 	uint32_t wanted, room;
 };
 struct candidates_size candidates_size(uint32_t of, uint64_t k, uint64_t arriving, uint32_t exempt);
 uint64_t candidates_bytes(struct candidates_size size,
 			  size_t n_spans); /* returns the bytes that candidates_open() allocates */
-/* The caller keeps spans. Returns 0 or SLUICE_ENOMEM. */
+/* The caller owns spans. Returns 0 or SLUICE_ENOMEM. */
 int candidates_open(struct candidates *c, struct candidates_size size, const struct span *spans,
 		    size_t n_spans);
 void candidates_close(struct candidates *c);
 
 /* Returns 1 if the list is useful for this k. */
 int candidates_serve(const struct candidates *c, size_t k);
-/* Called if the residual changes in a way that the list cannot follow. */
+/* Called if the residual has changed in a way that the list cannot follow. */
 void candidates_forget(struct candidates *c);
 
-/* Follow the changes of a step: begin, then pieces of the residual in ascending order, then end. A
- * piece covers the coordinates begin .. begin + n - 1 and has a bit for each line of VECTOR_LINE
- * coordinates. Lines whose bit is set have changed; value[] holds the new values. Coordinates in no
- * piece have not changed. */
+/* These follow the changes of a step: begin, then pieces of the residual in ascending order, then
+ * end. A piece covers the coordinates begin .. begin + n - 1 and has a bit for each line of
+ * VECTOR_LINE coordinates. A line has changed if its bit is set; value[] has the new values.
+ * Coordinates in no piece have not changed. */
 void candidates_begin(struct candidates *c);
 void candidates_follow(struct candidates *c, uint32_t begin, const uint64_t *lines,
 		       const float *value, uint32_t n);
@@ -57,7 +59,7 @@ void candidates_end(struct candidates *c);
 void candidates_changed(struct candidates *c, const uint32_t *index, const float *value,
 			uint32_t n);
 
-/* Selects like select_run(s, call, NULL). call->x must be the residual, call->value must not be
+/* Does the same as select_run(s, call, NULL). call->x must be the residual, call->value must not be
  * NULL, and the exempt spans must be those of candidates_open(). */
 size_t candidates_select(struct candidates *c, struct selector *s, const struct select_call *call);
 /* Updates the list after the selected values were subtracted: residual[index[i]] -= decoded[i]. */

@@ -20,8 +20,8 @@ static size_t choose_topk(const struct choice *c)
 
 /* ---- tensor-topk ------------------------------------------------------------- */
 
-/* k follows from each tensor's length, so that no tensor is left out because another one has larger
- * gradients. layout.c makes a span for each tensor if a recipe uses this. */
+/* k follows from each tensor's length, so that no tensor is omitted because another one has larger
+ * gradients. layout.c makes a span for each tensor if the recipe has this selector. */
 size_t choose_tensor_topk(const struct choice *c)
 {
 	size_t n = 0;
@@ -38,8 +38,8 @@ size_t choose_tensor_topk(const struct choice *c)
 
 /* ---- block-topk -------------------------------------------------------------- */
 
-/* Every stretch of the vector sends its largest coordinates, and no message is longer than the
- * others (DeMo; Peng and others, 2024, and SparseLoCo; Sarfi and others, 2025). */
+/* Each block of the vector sends its largest coordinates, so all messages have about the same
+ * length (DeMo; Peng and others, 2024, and SparseLoCo; Sarfi and others, 2025). */
 static size_t choose_block_topk(const struct choice *c)
 {
 	const uint32_t k = (uint32_t)density_count(c->density, c->block);
@@ -49,9 +49,9 @@ static size_t choose_block_topk(const struct choice *c)
 
 /* ---- cyclic ------------------------------------------------------------------ */
 
-/* The leader of a step selects for all workers (ScaleCom; Chen and others, NeurIPS 2020): either
- * its top k, or the largest coordinate of each chunk of equal length, which takes one pass and no
- * threshold. */
+/* The leader of a step selects for all workers (ScaleCom; Chen and others, NeurIPS 2020). It
+ * selects its top k, or the largest coordinate of each chunk of equal length, for which one pass
+ * and no threshold is enough. */
 
 /* Returns the first coordinate of largest magnitude in [begin, end), or end if all are zero. */
 static uint64_t first_largest(const float *x, uint64_t begin, uint64_t end)

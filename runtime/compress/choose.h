@@ -36,8 +36,8 @@ enum selection {
 	"global(DENSITY[,EVERY])"
 
 struct choice {
-	float *x; /* selected values may be rescaled in place (scale) */
-	/* For seeded selectors there is one span per shard, and the shards are counted from
+	float *x; /* the selected values may be rescaled in place (scale) */
+	/* For a seeded selector there is one span per shard. The first span belongs to shard
 	 * first_shard. */
 	const struct span *spans;
 	size_t n_spans;
@@ -46,13 +46,13 @@ struct choice {
 	float level;    /* threshold: lambda; variance: epsilon */
 	uint32_t block; /* block-topk: the length of a block */
 	int chunks;     /* cyclic: select the largest of each chunk instead of the top k */
-	int scale; /* no residual is kept, so selected values are scaled to make their mean x */
-	struct random_stream stream; /* the selector's own random numbers; seeded selectors replace
-					rank by the shard */
+	int scale; /* 1: no residual is kept, so selected values are scaled to make their mean x */
+	struct random_stream stream; /* the selector's own random numbers; a seeded selector
+					replaces rank by the shard */
 	uint32_t first_shard;
 	struct selector *selector;
 	struct select_hint *hint;
-	uint32_t *index; /* in ascending order; room for every coordinate */
+	uint32_t *index; /* in ascending order; memory for every coordinate */
 };
 
 enum selection_argument {
@@ -75,27 +75,28 @@ enum exchange {
 
 struct selection_kind {
 	enum selection_argument argument;
-	int counted;  /* takes a count in place of a density */
-	int unbiased; /* draws and scales by itself, so a residual would count unsent values twice
-		       */
-	/* The number of selected coordinates is not known in advance, which matters for slots
-	 * without a residual. */
+	int counted;  /* 1: takes a count in place of a density */
+	int unbiased; /* 1: draws and scales by itself, so a residual would count values that are
+			 not sent twice */
+	/* 1: the number of selected coordinates is not known in advance. This determines the size
+	 * of slots if there is no residual. */
 	int varies;
-	int seeded; /* the support follows from step and shard, and is the same for all workers */
-	int contiguous; /* seeded, but sent as its first position (CODING_RUN) */
-	/* Values other than EXCHANGE_OWN are for pushes only, and only with a residual. */
+	int seeded;     /* 1: the support follows from step and shard, and is the same for all
+			   workers */
+	int contiguous; /* 1: seeded, and sent as its first position (CODING_RUN) */
+	/* Values other than EXCHANGE_OWN are only possible for pushes, and only with a residual. */
 	enum exchange exchange;
-	int by_tensor;     /* spans end where tensors end */
-	int by_block;      /* the density holds for each block of the vector */
-	int by_coordinate; /* each coordinate is selected independently of the others */
-	/* K is the participant's share of the whole selection; see census.h. */
+	int by_tensor;     /* 1: spans end where tensors end */
+	int by_block;      /* 1: the density applies to each block of the vector */
+	int by_coordinate; /* 1: each coordinate is selected independently of the others */
+	/* 1: k is the participant's share of the whole selection; see census.h. */
 	int global;
-	int adds; /* select_run() may add the gradient in its own pass */
+	int adds; /* 1: select_run() may add the gradient in its own pass */
 	size_t (*run)(const struct choice *c); /* returns the number selected; NULL for all */
 };
 extern const struct selection_kind selection_kinds[SELECTIONS];
 
-/* choose.c, choose_level.c, choose_seeded.c */
+/* These functions are in choose.c, choose_level.c and choose_seeded.c. */
 size_t choose_tensor_topk(const struct choice *c);
 size_t choose_threshold(const struct choice *c);
 size_t choose_gaussiank(const struct choice *c);
@@ -105,8 +106,8 @@ size_t choose_randk(const struct choice *c);
 size_t choose_block(const struct choice *c);
 
 /* Computes the support for this seed, step and shard: `count` of `span` coordinates, uniformly
- * random and ascending. down: the support is for a delta, otherwise for a push. Sender and receiver
- * both call this. */
+ * random and in ascending order. down: 1 for a delta, 0 for a push. Sender and receiver both call
+ * this. */
 void seeded_support(int down, uint32_t seed, uint64_t step, uint32_t shard, uint32_t span,
 		    uint32_t count, uint32_t *index);
 /* For gaussiank: returns z with P(|Z| > z) = share, for a standard normal Z. */

@@ -10,8 +10,8 @@
 #include <float.h>
 #include <math.h>
 
-/* Selects |x| >= level, or > level with strict, and all non-zeros of exempt spans. Of the
- * coordinates that this leaves out, the first `ties` with |x| > floor are selected as well. */
+/* Selects |x| >= level, or |x| > level if `strict` is set, and all non-zeros of exempt spans. Also
+ * selects the first `ties` of the other coordinates with |x| > floor. */
 static size_t emit(const struct choice *c, float level, int strict, float floor, uint64_t ties)
 {
 	size_t n = 0;
@@ -92,11 +92,10 @@ size_t choose_gaussiank(const struct choice *c)
 
 /* ---- random, variance -------------------------------------------------------- */
 
-/* Coordinate j is kept with probability p = min(1, lambda |x_j|) and then divided by p, so that the
- * mean is x whatever is dropped. lambda follows either from the wanted density or from the allowed
- * variance. */
+/* Coordinate j is kept with probability p = min(1, lambda |x_j|) and then divided by p, so its mean
+ * is x_j. lambda follows either from the wanted density or from the allowed variance. */
 
-/* Draws each coordinate once. A coordinate that is kept gets its scaled value. */
+/* Draws each coordinate once. If a coordinate is kept, it gets its scaled value. */
 static size_t draw(const struct choice *c, double lambda)
 {
 	const float step = draw_value(lambda);

@@ -27,9 +27,9 @@ size_t choose_randk(const struct choice *c)
 	return n;
 }
 
-/* Selects one contiguous block of each shard in each step. Blocks take turns, so that every
- * coordinate is sent once in 1/density steps (sparse parameter averaging; Jiang, Agrawal, NeurIPS
- * 2018). */
+/* Selects one contiguous block of each shard in each step. The blocks follow each other, so that
+ * every coordinate is sent once in 1/density steps (sparse parameter averaging; Jiang, Agrawal,
+ * NeurIPS 2018). */
 size_t choose_block(const struct choice *c)
 {
 	const uint64_t blocks = (uint64_t)ceil(1 / c->density - 1e-9),

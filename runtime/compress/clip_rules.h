@@ -6,8 +6,7 @@
 #include "base/both.h"
 #include <math.h>
 
-/* Returns the factor that limits a vector's norm to `most`, if `squares` is the sum of its
- * squares. */
+/* Returns the factor that limits a vector's norm to `most`. `squares` is the sum of its squares. */
 HOST_AND_DEVICE static inline float clip_factor(double squares, float most)
 {
 	const double norm = sqrt(squares);

@@ -27,7 +27,7 @@ static uint64_t rounded(const struct rounding *r, uint64_t c, size_t place)
 
 	if (c >> r->b == 0 || !r->shift)
 		return c;
-	/* Compares the highest 32 bits of the part below the scale with as many random bits. */
+	/* Compares the highest 32 bits of the part below the scale with 32 random bits. */
 	uint64_t below = c & (scale - 1);
 	uint64_t part = r->shift > 32 ? below >> (r->shift - 32) : below << (32 - r->shift);
 
@@ -78,7 +78,8 @@ static uint64_t get_bits(struct bit_reader *r, unsigned n)
 	return v;
 }
 
-/* Counts the zeros before the next one bit, up to `most`. After `most` zeros no one bit follows. */
+/* Counts the zeros before the next one bit, up to `most`. After `most` zeros there is no one
+ * bit. */
 static unsigned get_zeros(struct bit_reader *r, unsigned most)
 {
 	unsigned n = 0;
@@ -101,7 +102,7 @@ static uint64_t get_gamma(struct bit_reader *r)
 
 size_t counts_bound(size_t n, unsigned b)
 {
-	/* A large count needs one bit more than b if rounding up makes it longer. */
+	/* A large count takes one bit more than b if rounding up makes it longer. */
 	return (HEADER_BITS + 2 * GAMMA_BITS_MAX + n * (UNARY_MAX + LENGTH_BITS + b) + 7) / 8;
 }
 
@@ -160,13 +161,14 @@ static int refuse_counts(const char **why, const char *what)
 	return SLUICE_EWIRE;
 }
 
-/* Reads the next length. Returns 64 if no encoder would write it this way. */
+/* Reads the next length. Returns 64 if no encoder would write this length in this way. */
 static unsigned get_length(struct bit_reader *r, unsigned before)
 {
 	unsigned z = get_zeros(r, UNARY_MAX), length;
 
 	if (z < UNARY_MAX)
-		return z % 2 ? before + (z + 1) / 2 : before - z / 2; /* below 0 it becomes huge */
+		return z % 2 ? before + (z + 1) / 2 : before - z / 2; /* a negative length
+									 becomes huge */
 	length = (unsigned)get_bits(r, LENGTH_BITS);
 	z = length > before ? 2 * (length - before) - 1 : 2 * (before - length);
 	return z < UNARY_MAX ? 64 : length;

@@ -37,8 +37,8 @@ size_t counts_bound(size_t n, unsigned b);
 size_t counts_encode(const uint64_t *count, size_t n, unsigned b, unsigned tag,
 		     const struct random_stream *stream, uint8_t *out);
 /* Adds the counts in bytes[0..n_bytes) to count[0..n). This is linear, so messages may be added in
- * any order. Returns SLUICE_EWIRE and *why, with count[] unchanged, for bytes that counts_encode()
- * never writes, for another tag, and for a sum of more than 48 bits. */
+ * any order. Returns SLUICE_EWIRE, sets *why and does not change count[] if counts_encode() never
+ * writes such bytes, if the tag is another one, or if a sum would have more than 48 bits. */
 int counts_merge(const uint8_t *bytes, size_t n_bytes, unsigned tag, uint64_t *count, size_t n,
 		 const char **why);
 #endif

@@ -23,14 +23,14 @@ int dense_plain(const struct message *m)
 int dense_take(const uint8_t *from, uint32_t n, float *value, uint32_t *crc)
 {
 	memcpy(value, from, n * sizeof *value);
-	/* Keeps the compiler from reading the values from their source again. */
+	/* Prevents the compiler from reading the values from their source again. */
 	__asm__ volatile("" : : "r"(value), "r"(from) : "memory");
 	*crc = crc32c(*crc, value, n * sizeof *value);
 	return first_nonfinite(value, n) == n ? 0 : SLUICE_EWIRE;
 }
 
 #if defined(__SSE2__)
-/* Does what memcpy() does. */
+/* Does the same as memcpy(), but with stores that bypass the caches. */
 static void put_past_caches(uint8_t *to, const float *value, size_t n)
 {
 	size_t i = 0;

@@ -6,12 +6,12 @@
 #define COMPRESS_DENSE_H
 #include "message.h"
 
-/* Number of values in a piece: 3 KiB, which crc32c() handles in one round. Pieces are so small that
- * the processor prefetches the next one while it works on the current one. */
+/* Number of values in a piece, which has 3 KiB. crc32c() handles a piece in one round, and the
+ * processor prefetches the next piece while it works on the current one. */
 enum { DENSE_PIECE = 768 };
 
-/* Returns 1 if the payload is one float per coordinate and nothing else, in this machine's
- * representation. m has passed message_peek(). */
+/* Returns 1 if the payload is exactly one float per coordinate, in this machine's representation. m
+ * has passed message_peek(). */
 int dense_plain(const struct message *m);
 
 /* Returns the number of values in the piece that begins at `at`. */
@@ -28,7 +28,7 @@ int dense_take(const uint8_t *from, uint32_t n, float *value, uint32_t *crc);
  * memory directly, so this machine need not read the memory before overwriting it. Then
  * dense_put_end() must follow. */
 void dense_put(const float *value, uint32_t n, uint8_t *to, uint32_t *crc, int past_caches);
-/* Orders the stores past the caches before all stores that follow. */
+/* Orders the stores that bypass the caches before all later stores. */
 void dense_put_end(void);
 
 /* Returns 1 if a vector of this length does not fit into the cache. */

@@ -11,11 +11,11 @@
 enum { DRAW_CORRECTIONS = 2, DRAW_ROUNDS_MAX = 100 };
 
 struct draw_search {
-	int by_variance; /* wanted is epsilon instead of the density */
+	int by_variance; /* 1: `wanted` is epsilon, not the density */
 	double wanted;
-	uint64_t total; /* coordinates that are not exempt */
+	uint64_t total; /* number of coordinates that are not exempt */
 	double lambda, allowed;
-	uint64_t before; /* number with lambda |x| < 1 in the previous round */
+	uint64_t before; /* in the previous round, the number of coordinates with lambda |x| < 1 */
 	unsigned rounds;
 };
 
@@ -31,8 +31,8 @@ HOST_AND_DEVICE static inline void draw_begin(struct draw_search *s, int by_vari
 }
 
 /* Finds the lambda with sum x^2 / p = (1 + epsilon) sum x^2. Each round sets the coordinates with p
- * = 1 aside and solves for the others. The number of those set aside only grows, so the rounds end,
- * at the lambda that the closed form finds by a sort. */
+ * = 1 aside and solves for the others. The number of coordinates that are set aside only grows, so
+ * the rounds end. They end at the lambda that the closed form finds with a sort. */
 HOST_AND_DEVICE static inline int draw_by_variance(struct draw_search *s,
 						   const struct moments *below)
 {
@@ -63,8 +63,8 @@ HOST_AND_DEVICE static inline int draw_by_density(struct draw_search *s,
 	return s->rounds <= DRAW_CORRECTIONS && s->lambda > 0;
 }
 
-/* below: the sums over the coordinates with s->lambda |x| < 1. Returns 1 if lambda has changed and
- * the sums for the new lambda are needed. */
+/* below: the sums over the coordinates with s->lambda |x| < 1. Returns 1 if lambda has changed, so
+ * that the sums for the new lambda are needed. */
 HOST_AND_DEVICE static inline int draw_next(struct draw_search *s, const struct moments *below)
 {
 	return s->by_variance ? draw_by_variance(s, below) : draw_by_density(s, below);

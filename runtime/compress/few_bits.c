@@ -45,7 +45,8 @@ float few_bits_fit(struct value_coding *c, const float *v, size_t n, float range
 
 	switch (c->type) {
 	case VALUE_GRID:
-		if (!n) /* an empty message has range 0, whatever the rest of the vector holds */
+		if (!n) /* an empty message has range 0, even if the rest of the vector is not
+			   zero */
 			return 0;
 		most = largest_magnitude(v, n);
 		return grid_range(c->bits, most <= range ? range : most);
@@ -106,14 +107,14 @@ static size_t whole_value_groups(size_t n)
 	return (n + VALUE_GROUP - 1) / VALUE_GROUP * VALUE_GROUP;
 }
 
-/* Returns how many of n values are processed at once: a whole number of groups, or fewer than a
- * group at the end. */
+/* Returns how many of n values are processed at once. This is a whole number of groups, or less
+ * than a group at the end. */
 static size_t piece(size_t n)
 {
 	return n < VALUE_GROUP ? n : n < PIECE ? n - n % VALUE_GROUP : PIECE;
 }
 
-/* end: end of the memory that may be written. Returns the place of the next codes. */
+/* end: end of the memory that may be written. Returns the address of the next codes. */
 static uint8_t *codes_put(const uint8_t *codes, size_t n, unsigned bits, uint8_t *out,
 			  const uint8_t *end)
 {
@@ -126,7 +127,7 @@ static uint8_t *codes_put(const uint8_t *codes, size_t n, unsigned bits, uint8_t
 	return out + bytes;
 }
 
-/* Returns the place of the next codes, or NULL if bits after the last code are not zero. */
+/* Returns the address of the next codes, or NULL if bits after the last code are not zero. */
 static const uint8_t *codes_get(const uint8_t *in, const uint8_t *end, size_t n, unsigned bits,
 				uint8_t *codes)
 {
@@ -159,9 +160,9 @@ static void mean_steps(const float *v, size_t n, size_t block, struct uniform_sc
 	}
 }
 
-/* For more bits: computes the steps of several blocks before their values are read again. A step
- * takes two divisions after the last value of its block, and the divisions of several blocks
- * overlap. */
+/* With more bits, computes the steps of several blocks before their values are read again. A step
+ * needs two divisions after the last value of its block has been read. The divisions of several
+ * blocks can then overlap. */
 static void largest_steps(const struct value_coding *c, const float *v, size_t n,
 			  struct uniform_scale *scales)
 {
@@ -182,8 +183,8 @@ struct numbers {
 	const struct rounding *rounding;
 };
 
-/* Encodes values at..at + n of the message. n is a multiple of a group, or reaches the end of a
- * block, which is then padded. */
+/* Encodes values at .. at + n - 1 of the message. n is a multiple of a group, or reaches the end of
+ * a block, which is then padded. */
 static void uniform_piece(const struct value_coding *c, const struct uniform_scale *scale,
 			  const float *v, size_t at, size_t n, const struct numbers *numbers,
 			  uint8_t *codes, float *decoded)
@@ -196,7 +197,7 @@ static void uniform_piece(const struct value_coding *c, const struct uniform_sca
 	struct value_numbers drawn = { .low = (uint32_t)base, .index = index };
 	uint32_t padded[VALUE_GROUP];
 
-	if (first >> 32 != last >> 32) { /* happens once in 2^32 coordinates */
+	if (first >> 32 != last >> 32) { /* this happens once in 2^32 coordinates */
 		for (size_t i = 0; i < n; i++)
 			codes[i] = uniform_code(
 				v[i], random_mixed(&numbers->mixer, base + (index ? index[i] : i)),
@@ -214,7 +215,7 @@ static void uniform_piece(const struct value_coding *c, const struct uniform_sca
 	value_kernels()->uniform(v, &drawn, scale, c->bits, whole_value_groups(n), codes, decoded);
 }
 
-/* Encodes the values of one block. Returns the place of the next codes. */
+/* Encodes the values of one block. Returns the address of the next codes. */
 static uint8_t *block_encode(const struct value_coding *c, const struct uniform_scale *scale,
 			     const float *v, size_t at, size_t n, const struct numbers *numbers,
 			     uint8_t *bits, const uint8_t *end, float *decoded)
@@ -236,7 +237,7 @@ static uint8_t *block_encode(const struct value_coding *c, const struct uniform_
 			memcpy(last, from, here * sizeof(*v));
 			from = to = last;
 		}
-		if (!(step > 0)) { /* division by this step is impossible */
+		if (!(step > 0)) { /* division by such a step is impossible */
 			memset(codes, levels, sizeof(codes));
 			if (c->bits == 1)
 				k->sign_values(codes, step, whole_value_groups(here), to);
@@ -270,7 +271,7 @@ static size_t uniform_encode(const struct value_coding *c, const float *v, size_
 		random_mixer_open(&rounding->stream, rounding->first, &numbers.mixer);
 	for (size_t from = 0, together; from < n; from += together) {
 		together = n - from < blocks * c->block ? n - from : blocks * c->block;
-		if (c->bits == 1) /* must precede the overwriting of values by decoded */
+		if (c->bits == 1) /* must come before `decoded` overwrites the values */
 			mean_steps(v + from, together, c->block, scales);
 		else
 			largest_steps(c, v + from, together, scales);
@@ -297,14 +298,14 @@ static struct levels levels_of(enum value_type type, uint32_t word)
 					(struct levels){ { 0 } };
 }
 
-/* Blocks that are encoded together, because each step waits for the last value of its block. */
+/* Several blocks are encoded together, because each step waits for the last value of its block. */
 struct blocks {
 	const float *v[BLOCKS_TOGETHER];
-	float copy[BLOCKS_TOGETHER][PIECE]; /* of blocks that are not whole, or too large */
+	float copy[BLOCKS_TOGETHER][PIECE]; /* copies of blocks that are not whole, or too large */
 	/* The value that determines the codes: the mean of the magnitudes, or the largest of
 	 * them. */
 	float measure[BLOCKS_TOGETHER];
-	float up[BLOCKS_TOGETHER]; /* inverse of the factor of the copy */
+	float up[BLOCKS_TOGETHER]; /* inverse of the factor by which the copy was multiplied */
 	uint32_t word[BLOCKS_TOGETHER];
 	uint8_t codes[BLOCKS_TOGETHER][PIECE];
 };
@@ -318,7 +319,7 @@ static float block_measure(enum value_type type, const float *v, size_t n)
 					bits_float(value_kernels()->largest(v, whole));
 }
 
-/* Measures block b, which has n values at v. Returns n, or the index of a value that is not
+/* Measures block b, which has n values at v. Returns n, or the index of the first value that is not
  * finite. */
 static size_t block_open(enum value_type type, const float *v, size_t n, struct blocks *blocks,
 			 size_t b)
@@ -414,7 +415,7 @@ struct block {
 	uint8_t zero, least, most; /* the code of zero, and the allowed codes */
 };
 
-/* Reads the word of a block. Returns 0 if it is a word that no encoder writes. */
+/* Reads the word of a block. Returns 0 if no encoder writes such a word. */
 static int block_read(const struct value_coding *c, uint32_t word, struct block *b)
 {
 	const int levels = c->type == VALUE_UNIFORM ? uniform_levels(c->bits) : 0;
@@ -456,7 +457,7 @@ static int blocks_decode(const struct value_coding *c, const uint8_t *in, size_t
 							  "finite" :
 							  "a block has levels that no encoder "
 							  "writes");
-		if (here % VALUE_GROUP) /* pad with the codes of zero */
+		if (here % VALUE_GROUP) /* pads with the codes of zero */
 			memset(codes, b.zero, sizeof(codes));
 		bits = codes_get(bits, end, here, c->bits, codes);
 		if (!bits)
@@ -521,7 +522,7 @@ static int grid_decode(unsigned width_bits, float range, const uint8_t *in, size
 
 	for (size_t at = 0, here; at < n; at += here) {
 		here = n - at < PIECE ? n - at : PIECE;
-		if (here < PIECE) /* pad with zeros */
+		if (here < PIECE) /* pads with zeros */
 			memset(codes, 0, sizeof(codes));
 		in = codes_get(in, end, here, width_bits, codes);
 		if (!in)

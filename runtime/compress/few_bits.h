@@ -34,8 +34,8 @@
 #include "quantize.h"
 #include "random.h"
 
-/* The random numbers for the rounding of uniform. Value i is coordinate first + index[i] of
- * the whole vector (first + i if index is NULL), so that the result does not depend on how the
+/* The random numbers for the rounding of uniform. Value i is coordinate first + index[i] of the
+ * whole vector, or first + i if index is NULL. The result therefore does not depend on how the
  * vector is cut into shards. */
 struct rounding {
 	struct random_stream stream;
@@ -54,10 +54,10 @@ float largest_magnitude(const float *v, size_t n);
  * c->bits each, so few_bits_fit() must be called before. */
 uint64_t few_bits_bytes(const struct value_coding *c, uint32_t n);
 /* Returns the scale for the header of a message with these values, and sets c->bits for the type
- * round. A grid covers at least the magnitude range; without values it is 0. */
+ * round. A grid covers at least the magnitude `range`. Without values, the scale of a grid is 0. */
 float few_bits_fit(struct value_coding *c, const float *v, size_t n, float range);
-/* Returns 1 if a message may have this coding and scale, else 0 with the reason in *why (may be
- * NULL). */
+/* Returns 1 if a message may have this coding and scale. Otherwise returns 0, with the reason in
+ * *why. why may be NULL. */
 int few_bits_valid(const struct value_coding *c, float scale, const char **why);
 /* Writes few_bits_bytes() bytes to out. decoded (may be v) receives exactly the values that
  * few_bits_decode() returns. Returns n, or the index of the first value that is NaN or infinite;
@@ -65,8 +65,8 @@ int few_bits_valid(const struct value_coding *c, float scale, const char **why);
 size_t few_bits_encode(const struct value_coding *c, float scale, const float *v, size_t n,
 		       const struct rounding *rounding, uint8_t *out, float *decoded);
 /* Checks everything in in[0..few_bits_bytes()): codes are in range, steps and magnitudes are finite
- * and not negative, spare bits are zero, and if the step is 0, all codes are that of zero. Returns
- * 0, or SLUICE_EWIRE and *why. */
+ * and not negative, and spare bits are zero. If the step is 0, all codes must be the code of zero.
+ * Returns 0, or SLUICE_EWIRE and sets *why. */
 int few_bits_decode(const struct value_coding *c, float scale, const uint8_t *in, size_t n,
 		    float *v, const char **why);
 #endif

@@ -14,8 +14,8 @@
 /* 2^21 - 1 is the largest integer to which a half can be added exactly. */
 #define ROUND_LARGEST 2097151
 
-/* Returns the largest integer that round may send. For a larger integer, adding a half is not
- * exact, or the decoded value is not finite. */
+/* Returns the largest integer that round may send. For larger integers, adding a half is not exact,
+ * or the decoded value is not finite. */
 static float round_limit(float width)
 {
 	float limit = width < FLT_MAX / ROUND_LARGEST ? ROUND_LARGEST : floorf(FLT_MAX / width);
@@ -83,7 +83,7 @@ size_t round_encode(unsigned bits, float width, const float *v, size_t n, uint8_
 	return n;
 }
 
-/* Reads the codes of one piece. Returns 0 if bits after the last one are not zero. */
+/* Reads the codes of one piece. Returns 0 if bits after the last code are not zero. */
 static int round_codes(const uint8_t *in, const uint8_t *end, size_t n, unsigned bits,
 		       uint32_t codes[INDEX_BLOCK])
 {

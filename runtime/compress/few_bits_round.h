@@ -8,9 +8,10 @@
 
 /* Returns the number of bits that the largest code needs. */
 unsigned round_bits(float width, const float *v, size_t n);
-/* The counterpart of few_bits_encode(); bits is from round_bits(). */
+/* Does the work of few_bits_encode() for this type. bits is the result of round_bits(). */
 size_t round_encode(unsigned bits, float width, const float *v, size_t n, uint8_t *out,
 		    float *decoded);
-/* The counterpart of few_bits_decode(). Returns NULL, or what is wrong. */
+/* Does the work of few_bits_decode() for this type. Returns NULL, or a text that states what is
+ * wrong. */
 const char *round_decode(unsigned bits, float width, const uint8_t *in, size_t n, float *v);
 #endif

@@ -27,16 +27,16 @@ HOST_AND_DEVICE static inline float uniform_step(unsigned bits, float most)
 	return step * levels > FLT_MAX && most <= FLT_MAX ? bits_float(float_bits(step) - 1) : step;
 }
 
-/* Factors that turn the values of a block into whole multiples of 2^-(32 - bits) steps. There are
- * two factors, because the inverse of a tiny step is not finite; `up` is a power of two. */
+/* Factors that turn the values of a block into whole multiples of 2^-(32 - bits) steps. A value is
+ * multiplied by both, because the inverse of a tiny step is not finite. `up` is a power of two. */
 struct uniform_scale {
 	float step, up, factor;
 };
 
-/* Not valid for a step of 0. Products grow with the value. So if the largest value that may have
- * this step does not exceed the last level, no value does, and values need not be limited one by
- * one. Reducing the factor by one unit in the last place reduces that product by at least half a
- * unit in its last place. */
+/* Computes the factors. The step must not be 0. Products grow with the value. If the product of the
+ * largest value that may have this step does not exceed the last level, no other product does, so
+ * values need not be limited one by one. If it does exceed that level, the factor is reduced by one
+ * unit in the last place. This reduces the product by at least half a unit in its last place. */
 HOST_AND_DEVICE static inline struct uniform_scale uniform_scale(unsigned bits, float step)
 {
 	const float levels = (float)uniform_levels(bits), unit = (float)(1u << (32 - bits));
@@ -85,8 +85,8 @@ HOST_AND_DEVICE static inline float grid_width(unsigned bits, float range)
 	return 2 * (share * range);
 }
 
-/* Returns the range of a message with this largest magnitude. For an infinite magnitude (an
- * overflowed sum) it is infinite, which the receiver refuses. */
+/* Returns the range of a message with this largest magnitude. An infinite magnitude (an overflowed
+ * sum) gives an infinite range, which the receiver refuses. */
 HOST_AND_DEVICE static inline float grid_range(unsigned bits, float most)
 {
 	const float grid_most = FLT_MAX / 4; /* a limit that keeps width * code - range finite */
@@ -116,7 +116,7 @@ HOST_AND_DEVICE static inline float grid_value(uint8_t code, float range, float 
 
 /* ---- levels: the values of all codes of a block of twomeans or e3m0, for the CPU ---- */
 
-/* Sixteen values in bf16, four in each number. The value of the lowest code is in the lowest
+/* Sixteen values in bf16, four in each number, with the value of the lowest code in the lowest
  * bits. */
 struct levels {
 	uint64_t four[4];
@@ -137,8 +137,8 @@ HOST_AND_DEVICE static inline uint8_t twomeans_code(float v, float mean)
 	return (uint8_t)((uint32_t)(magnitude > mean) | (float_bits(v) >> 30 & 2));
 }
 
-/* The sum of those magnitudes of a block that do not exceed their mean, and the sum of the
- * others. */
+/* The sum of those magnitudes of a block that do not exceed their mean, and the sum of the other
+ * magnitudes. */
 struct twomeans_sums {
 	float low, high;
 	uint32_t n_high;
@@ -159,7 +159,8 @@ HOST_AND_DEVICE static inline uint32_t twomeans_word(const struct twomeans_sums 
 	const uint32_t above = s->n_high ? bf16_encode_inline(s->high / (float)s->n_high * up) : 0;
 	const uint32_t low = n_low ? bf16_encode_inline(s->low / (float)n_low * up) : above;
 
-	/* The sums are rounded, so the mean below could exceed the mean above. */
+	/* The sums are rounded, so without this the mean of the lower magnitudes could exceed that
+	 * of the higher ones. */
 	return finite ? low | (above > low ? above : low) << 16 : F32_INFINITY;
 }
 
@@ -185,13 +186,14 @@ static inline struct levels twomeans_levels(uint32_t word)
 
 /* ---- e3m0 ------------------------------------------------------------------- */
 
-/* The values of a block are compared with 2^-7 to 1 times its scale. With the least scale, all of
- * these are still normal numbers. */
+/* The values of a block are compared with 2^-7 to 1 times its scale. Even with the least scale, all
+ * of these are normal numbers. */
 enum { E3M0_LEVELS = 7, E3M0_SIGN = 8, E3M0_LEAST = 8, E3M0_MOST = 254, F32_NORMAL = 0x00800000 };
 
-/* largest has the bits of the block's largest magnitude. Returns the word of the block: the power
- * of two nearest to that magnitude, as a float, or 0 if no value of the block is a normal number.
- * If the magnitude is infinite (an overflowed sum), so is the word, and the receiver refuses it. */
+/* Returns the word of a block. `largest` has the bits of the block's largest magnitude. The word is
+ * the power of two nearest to that magnitude, as a float, or 0 if no value of the block is a normal
+ * number. If the magnitude is infinite (an overflowed sum), the word is infinite too, and the
+ * receiver refuses it. */
 HOST_AND_DEVICE static inline uint32_t e3m0_word(uint32_t largest)
 {
 	uint32_t exponent = (largest + F32_NORMAL / 2) >> 23;
@@ -214,9 +216,10 @@ HOST_AND_DEVICE static inline int32_t e3m0_least(uint32_t word)
 	return (int32_t)(word >> 23) - E3M0_LEVELS;
 }
 
-/* Adding half a mantissa rounds to the nearest power of two. Below the smallest level it does not
- * round to the nearest of zero and that level: any value with an exponent of at least `least`
- * becomes that level. least is e3m0_least() of a word that is not 0. */
+/* Returns the code of v. Adding half a mantissa rounds to the nearest power of two. Below the
+ * smallest level this does not round to the nearer of zero and that level: any value with an
+ * exponent of at least `least` becomes that level. least is e3m0_least() of a word that is not
+ * 0. */
 HOST_AND_DEVICE static inline uint8_t e3m0_code(float v, int32_t least)
 {
 	const uint32_t magnitude = float_bits(v) & F32_MAGNITUDE;
@@ -228,7 +231,7 @@ HOST_AND_DEVICE static inline uint8_t e3m0_code(float v, int32_t least)
 	return (uint8_t)((uint32_t)code | (float_bits(v) >> 28 & E3M0_SIGN));
 }
 
-/* word must not be 0. */
+/* Returns the value of a code. word must not be 0. */
 HOST_AND_DEVICE static inline float e3m0_value(uint32_t word, uint32_t code)
 {
 	const uint32_t level = code & E3M0_LEVELS;
@@ -237,7 +240,8 @@ HOST_AND_DEVICE static inline float e3m0_value(uint32_t word, uint32_t code)
 	return bits_float(exponent << 23 | (code & E3M0_SIGN) << 28);
 }
 
-/* An exponent is the upper nine bits of a float, and so of a number in bf16. */
+/* The exponent of a float is its upper nine bits, including the sign. This is also true of a number
+ * in bf16. */
 static inline struct levels e3m0_levels(uint32_t word)
 {
 	const uint64_t each = 0x0001000100010001u, negative = 0x8000 * each;
@@ -250,8 +254,8 @@ static inline struct levels e3m0_levels(uint32_t word)
 
 /* ---- lengths --------------------------------------------------------------- */
 
-/* Returns the length in bytes of n codes of `bits` bits and of the words that precede them, one for
- * each block. block 0: there are no words. */
+/* Returns the length in bytes of n codes of `bits` bits, including the words before them, one for
+ * each block. block 0 means that there are no words. */
 HOST_AND_DEVICE static inline uint64_t codes_bytes(unsigned bits, unsigned block, uint64_t n)
 {
 	const uint64_t steps = block ? n / block + (n % block != 0) : 0;

@@ -15,7 +15,7 @@ enum { GAUSSIAN_COUNTS_MAX = 15 };
 struct gaussian {
 	double level, low, high;
 	uint64_t k, above_high;
-	unsigned counts; /* number of counts so far */
+	unsigned counts; /* number of counting passes so far */
 };
 
 /* The selection: all magnitudes above `above`, and the first `ties` magnitudes that are above
@@ -73,7 +73,8 @@ HOST_AND_DEVICE static inline int gaussian_begin(struct gaussian *g, double sum,
 	return 1;
 }
 
-/* n is the number of magnitudes above (float)level. Returns the same as gaussian_begin(). */
+/* Continues with n, the number of magnitudes above (float)level. Returns the same as
+ * gaussian_begin(). */
 HOST_AND_DEVICE static inline int gaussian_count(struct gaussian *g, uint64_t n,
 						 struct gaussian_cut *cut)
 {
@@ -94,7 +95,7 @@ HOST_AND_DEVICE static inline int gaussian_count(struct gaussian *g, uint64_t n,
 	*cut = gaussian_between(g);
 	if (++g->counts == GAUSSIAN_COUNTS_MAX || (g->low > 0 && g->high / g->low < narrow))
 		return 0;
-	/* Without a lower bound yet, the level is halved. */
+	/* The level is halved as long as there is no lower bound. */
 	g->level = g->low > 0 ? sqrt(g->low * g->high) : g->level / 2;
 	return (float)g->level > 0;
 }

@@ -8,10 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Neighbouring values often fall into one bin, where an addition in memory would wait for the
- * previous one, so four tables take turns. Tables at a distance of a multiple of 4096 bytes would
- * still wait for each other; PAD, in entries, moves them a cache line apart. BLOCK floats stay in
- * the first-level cache. */
+/* Neighbouring values often fall into the same bin, where an addition in memory would wait for the
+ * previous one. Four tables are therefore used in turn. If the distance between tables were a
+ * multiple of 4096 bytes, they would still wait for each other, so PAD entries move them apart by a
+ * cache line. BLOCK floats stay in the first-level cache. */
 enum { TABLES = 4, PAD = 16, BLOCK = 2048, MANTISSA = 23, EXPONENTS = 256 };
 
 static size_t table_entries(unsigned mantissa_bits)
@@ -91,8 +91,8 @@ static void count_block(const struct sluice_histogram *h, const float *a, size_t
 		t0[float_bits(a[i]) >> shift & mask]++;
 }
 
-/* Zeros are counted in the same entry as the smallest subnormals. If a block changed this entry, it
- * is read again while it is in the cache. */
+/* Zeros are counted in the same entry as the smallest subnormals. If a block has changed this
+ * entry, its zeros are counted separately, while the block is in the cache. */
 void histogram_see(struct sluice_histogram *h, const float *a, size_t n)
 {
 	const size_t stride = stride_of(h->mantissa_bits);

@@ -17,7 +17,7 @@ struct sluice_histogram {
 	uint32_t bins;
 	uint64_t *count;  /* bins */
 	uint64_t total;   /* sum of count[] */
-	uint64_t zeros;   /* since the last histogram_take() */
+	uint64_t zeros;   /* number of zeros since the last histogram_take() */
 	uint32_t *tables; /* counts since then, by the float's bits, in several tables */
 };
 
@@ -33,14 +33,15 @@ void histogram_see(struct sluice_histogram *h, const float *a, size_t n);
  * Returns the number of values that are NaN or infinite. */
 uint64_t histogram_take(struct sluice_histogram *h);
 
-/* The public functions of the same names (sluice_estimate.h), without their checks. */
+/* These do the same as the public functions of the same names (sluice_estimate.h), without their
+ * checks. */
 size_t histogram_bound(const struct sluice_histogram *h, unsigned bits);
 size_t histogram_encode(const struct sluice_histogram *h, unsigned bits,
 			const struct random_stream *stream, uint8_t *out);
 int histogram_merge(struct sluice_histogram *h, const uint8_t *bytes, size_t n, const char **why);
 float histogram_quantile(const struct sluice_histogram *h, double share);
 /* Returns the number of magnitudes of at least level > 0, with the interpolation of the quantile.
- * If these numbers are taken at the quantile of the sum of several histograms, their sum equals the
- * number for which the quantile was computed. */
+ * If several histograms are summed and a quantile of the sum is computed, the numbers of all
+ * histograms at this quantile have the sum for which the quantile was computed. */
 double histogram_above(const struct sluice_histogram *h, float level);
 #endif

@@ -15,8 +15,8 @@ enum { LANES = 8, READ_WIDTH_MAX = 24, WRITE_WIDTH_MAX = 15 };
 /* ---- reading --------------------------------------------------------------- */
 
 /* For gaps of one width: the four bytes of each lane, relative to the beginning of its half, and
- * the number of bits in them that precede the gap. The upper half begins in the byte with bit 4 *
- * width. */
+ * the number of bits in them before the gap. The upper half begins with the byte that contains bit
+ * 4 * width. */
 struct lanes {
 	uint8_t bytes[4 * LANES];
 	uint32_t shift[LANES];
@@ -68,7 +68,7 @@ static inline AVX2 uint32_t any_lane(__m256i v)
 	return (uint32_t)_mm_cvtsi128_si32(half);
 }
 
-/* Reads eight gaps of the width that bytes, shift and mask are made for. */
+/* Reads eight gaps. bytes, shift and mask must be those of the gaps' width. */
 static inline AVX2 __m256i eight_gaps(const uint8_t *in, unsigned upper_at, __m256i bytes,
 				      __m256i shift, __m256i mask)
 {
@@ -110,10 +110,10 @@ static AVX2 uint32_t unpack_gaps_avx2(const uint8_t *in, unsigned width, uint64_
 		all = _mm256_or_si256(all, v);
 		v = running_sum(_mm256_add_epi32(v, one));
 		_mm256_storeu_si256((__m256i *)(void *)(index + i), _mm256_add_epi32(v, before));
-		/* Only this addition depends on the previous group. */
+		/* Only this addition has to wait for the previous group. */
 		before = _mm256_add_epi32(before, _mm256_permutevar8x32_epi32(v, last));
 	}
-	/* 128 gaps of 24 bits stay below 2^32, so the difference is correct although it may
+	/* 128 gaps of 24 bits stay below 2^32. The difference is therefore correct, although it may
 	 * wrap. */
 	*next += (uint64_t)(uint32_t)(index[INDEX_BLOCK - 1] - (uint32_t)*next) + 1;
 	return any_lane(all);
@@ -210,8 +210,8 @@ static AVX2 int ascends_avx2(const uint32_t *index, size_t n)
 	return !any_lane(wrong) && (i >= n || index_portable.ascends(index + i - 1, n - i + 1));
 }
 
-/* Writes eight positions at once, even if there are fewer, so that only their number is a
- * branch. */
+/* Always writes eight positions, even if there are fewer. The only branch is then the one on their
+ * number. */
 static __attribute__((target("avx2,bmi,popcnt"))) size_t ones_avx2(const uint8_t *in, size_t n,
 								   uint32_t room, uint32_t *index,
 								   uint32_t *found)

@@ -64,8 +64,8 @@ static int raw_decode(const uint8_t *in, uint64_t bytes, uint32_t count, uint32_
 
 /* ---- delta ---- */
 
-/* Computes the gaps of the last, incomplete block. Returns their bitwise or. `next` is the smallest
- * possible first index. */
+/* Computes the gaps of the last block, which is not full. Returns their bitwise or. `next` is the
+ * smallest possible first index. */
 static uint32_t last_gaps(const uint32_t *index, uint32_t n, uint32_t next,
 			  uint32_t gap[INDEX_BLOCK])
 {
@@ -126,8 +126,9 @@ static void delta_encode(const uint32_t *index, uint32_t count, uint8_t *out, ui
 		*at++ = 0;
 }
 
-/* Decodes the last block of n gaps. *next is as in last_gaps(), but wider so that nothing wraps.
- * Returns 1 if the width was the smallest possible and the spare bits are zero. */
+/* Decodes the n gaps of the last block. *next has the same meaning as in last_gaps(), but is wider
+ * so that nothing wraps. Returns 1 if the width was the smallest possible and the spare bits are
+ * zero. */
 static int unpack_last(const uint8_t *in, uint32_t n, unsigned width, uint64_t *next,
 		       uint32_t *index)
 {
@@ -148,7 +149,7 @@ static int unpack_last(const uint8_t *in, uint32_t n, unsigned width, uint64_t *
 	*next = at;
 	if (!width)
 		return 1;
-	/* Bits after the last gap are in the last byte, which uses n * width % 8 of its bits. */
+	/* The last byte uses n * width % 8 of its bits. Its other bits must be zero. */
 	if (n * width % 8 && bits[bytes - 1] >> n * width % 8)
 		return 0;
 	return (int)(all >> (width - 1) & 1);
@@ -212,7 +213,7 @@ static int delta_decode(const uint8_t *in, uint64_t bytes, uint32_t count, uint3
 
 /* ---- bitmap ---- */
 
-/* Writes the word after each position, which avoids a branch. */
+/* Stores the whole word after each position, which avoids a branch. */
 static void bitmap_encode(const uint32_t *index, uint32_t count, uint32_t span, uint8_t *out)
 {
 	uint32_t word = 0, at = 0;

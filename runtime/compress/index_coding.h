@@ -7,18 +7,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Returns the bytes, padded to 4, that the coding needs for index[0..count), which is ascending and
- * below span. Only delta, run and Rice read index. A run must have no gaps. */
+/* Returns how many bytes, padded to a multiple of 4, the coding needs for index[0..count), which is
+ * ascending and below span. Only delta, run and Rice read index. A run must have no gaps. */
 uint64_t index_bytes(enum index_coding coding, const uint32_t *index, uint32_t count,
 		     uint32_t span);
 
-/* bytes is the result of index_bytes(), and the number of bytes that are written. */
+/* Writes the indices. bytes is the result of index_bytes(), which is also the number of bytes that
+ * are written. */
 void index_encode(enum index_coding coding, const uint32_t *index, uint32_t count, uint32_t span,
 		  uint8_t *out, uint64_t bytes);
 
-/* Decodes index[0..count) from exactly `bytes` bytes of any content. Returns 0, or SLUICE_EWIRE
- * with a static text in *why unless the bytes are what index_encode() writes for count strictly
- * increasing indices below span. Never writes beyond index[count - 1]. */
+/* Decodes index[0..count) from exactly `bytes` bytes, which may have any content. Returns 0 if the
+ * bytes are those that index_encode() writes for count strictly increasing indices below span.
+ * Otherwise returns SLUICE_EWIRE and sets *why to a static text. Never writes beyond index[count -
+ * 1]. */
 int index_decode(enum index_coding coding, const uint8_t *in, uint64_t bytes, uint32_t count,
 		 uint32_t span, uint32_t *index, const char **why);
 #endif

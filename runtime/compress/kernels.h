@@ -8,18 +8,18 @@
 
 struct kernel_version {
 	const char *name;
-	int (*usable)(void); /* on this processor */
+	int (*usable)(void); /* returns 1 if this processor supports the version */
 };
 
 /* Functions for the member usable. */
 int kernels_anywhere(void);
 int kernels_avx2(void); /* AVX2 and the bit instructions (BMI) that come with it */
 
-/* Returns the version that SLUICE_KERNELS names, or the best version if it names none. NULL if the
- * named version is not usable. */
+/* Returns the version that SLUICE_KERNELS names, or the best version if it names none. Returns NULL
+ * if the named version is not usable. */
 const void *kernels_named(const void *versions);
-/* The same, but falls back to the best version if the named version is not usable. Remembers the
- * result in *chosen. */
+/* Does the same, but returns the best version if the named one is not usable. Remembers the result
+ * in *chosen. */
 const void *kernels_choose(const void *versions, const void *_Atomic *chosen);
 
 static inline const void *kernels_chosen(const void *versions, const void *_Atomic *chosen)

@@ -102,7 +102,7 @@ size_t message_bound(uint32_t span, uint32_t count, struct value_coding values)
 	bitmap = section_of_values(fewer, &values) + index_bytes(CODING_BITMAP, NULL, fewer, span);
 	best = sparse < bitmap ? sparse : bitmap;
 	if (few_bits && count >= span) /* such a message is dense only if all coordinates are
-					  sent, and nearly all may take more */
+					  sent, because nearly all may take more bytes */
 		best = dense > best ? dense : best;
 	if (!few_bits)
 		best = dense < best || count >= span ? dense : best;
@@ -118,8 +118,8 @@ size_t message_support_bound(uint32_t span, uint32_t count)
 			(((raw < bitmap ? raw : bitmap) + 7) & ~(uint64_t)7));
 }
 
-/* Returns the coding with the shortest payload; if several are equal, the one that is fastest to
- * read. *payload_bytes receives its length. */
+/* Returns the coding with the shortest payload. Among equally short ones, returns the one that is
+ * fastest to read. *payload_bytes receives its length. */
 static enum index_coding cheapest(const struct message *m, const uint32_t *index,
 				  uint64_t *payload_bytes)
 {
@@ -137,7 +137,7 @@ static enum index_coding cheapest(const struct message *m, const uint32_t *index
 		return CODING_SEEDED;
 	if (m->kind == MESSAGE_SUPPORT || value_few_bits(m->values.type))
 		*payload_bytes =
-			UINT64_MAX; /* a dense message would lose the set of sent coordinates */
+			UINT64_MAX; /* a dense message would not show which coordinates were sent */
 	for (size_t i = 0; i < n; i++) {
 		uint64_t bytes = index_bytes(sparse[i], index, m->count, m->span) +
 				 section_of(m, m->count);
@@ -150,7 +150,7 @@ static enum index_coding cheapest(const struct message *m, const uint32_t *index
 	return best;
 }
 
-/* Checks the values while they are in the cache. */
+/* Checks that the values are finite, while they are in the cache. */
 static int all_finite(struct message *m, const float *value, size_t at, size_t n)
 {
 	const size_t finite = first_nonfinite(value + at, n);
@@ -159,8 +159,8 @@ static int all_finite(struct message *m, const float *value, size_t at, size_t n
 	return finite == n;
 }
 
-/* Writes the values of a sparse message to their places among zeros. out[] must be zero. Returns 0
- * if a value is not finite, and sets m->bad to its index. */
+/* Writes the values of a sparse message to their coordinates, among zeros. out[] must be zero. If a
+ * value is not finite, returns 0 and sets m->bad to its index. */
 static int scatter(struct message *m, const uint32_t *index, const float *value, float *decoded,
 		   uint8_t *out)
 {
@@ -178,9 +178,9 @@ static int scatter(struct message *m, const uint32_t *index, const float *value,
 	return 1;
 }
 
-/* Writes the values and continues the checksum over them and their padding, which is already zero,
- * piece by piece while they are in the cache. Returns 0 if a value is not finite, and sets m->bad
- * to its index. */
+/* Writes the values and continues the checksum over them and their padding, piece by piece while
+ * they are in the cache. The padding is already zero. If a value is not finite, returns 0 and sets
+ * m->bad to its index. */
 static int values_put(struct message *m, const float *value, float *decoded, uint8_t *out,
 		      uint32_t *crc)
 {
@@ -277,8 +277,8 @@ __attribute__((format(printf, 2, 3))) static int refuse_message(const char **why
 	return SLUICE_EWIRE;
 }
 
-/* Copies bytes that a peer may be changing. The barrier keeps the compiler from reading a byte from
- * its source a second time. Bytes in private memory are not copied. */
+/* Copies bytes that a peer may be changing. The barrier prevents the compiler from reading a byte
+ * from its source a second time. Bytes in private memory are not copied. */
 static void copy_from_peer(uint8_t *to, const uint8_t *from, size_t n)
 {
 	if (to != from)
@@ -286,7 +286,7 @@ static void copy_from_peer(uint8_t *to, const uint8_t *from, size_t n)
 	__asm__ volatile("" : : "r"(to), "r"(from) : "memory");
 }
 
-/* Checks what must hold for every message, whichever side receives it. */
+/* Checks the conditions that every message must meet, on either side. */
 static int header_check(const uint8_t *h, const struct message *m, const char **why)
 {
 	const char *text;
@@ -328,11 +328,11 @@ static int header_check(const uint8_t *h, const struct message *m, const char **
 	return 0;
 }
 
-/* h receives a private copy of the header. */
+/* Copies the header into h, which is private, and checks it. */
 static int take_header(const void *slot, size_t slot_bytes, uint8_t h[MESSAGE_HEADER_BYTES],
 		       struct message *m, const char **why)
 {
-	struct message got = { 0 }; /* the members that concern only the sender stay 0 */
+	struct message got = { 0 }; /* the members that only the sender uses stay 0 */
 	int rc;
 
 	if (slot_bytes < MESSAGE_HEADER_BYTES)
@@ -391,7 +391,7 @@ int message_copy(const void *slot, size_t slot_bytes, uint8_t *copy, size_t copy
 	     at += n, left -= n) {
 		n = left < COPY_STEP ? left : COPY_STEP;
 		copy_from_peer(copy + at, from + at, n);
-		crc = crc32c(crc, copy + at, n); /* while the piece is in the cache */
+		crc = crc32c(crc, copy + at, n); /* the piece is still in the cache */
 	}
 	if (crc != get_le32(h + PAYLOAD_CRC_OFFSET))
 		return refuse_message(why, "the payload's checksum is wrong");

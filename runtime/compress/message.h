@@ -88,7 +88,7 @@ struct message {
 	/* For message_encode: the random numbers of uniform, and the seed of a seeded support. The
 	 * receiver sets the seed before message_decode. */
 	struct random_stream stream;
-	/* For message_encode: the coordinate of the whole vector that index 0 stands for. */
+	/* For message_encode: the coordinate of the whole vector for which index 0 stands. */
 	uint64_t first;
 	float range; /* for message_encode: grid covers at least this magnitude */
 	int seeded;  /* for message_encode: index[] is the seeded support, which is not sent */
@@ -98,14 +98,15 @@ struct message {
 	uint16_t phase, part, parts;
 	uint32_t rank, epoch, model, shard;
 	uint64_t seq;          /* push: ring sequence; delta and snapshot: version */
-	uint64_t step;         /* push: the worker's step; delta: same as version */
-	uint64_t have_version; /* push: version the worker holds; delta: version it applies to */
+	uint64_t step;         /* push: the worker's step; delta: the same number as version */
+	uint64_t have_version; /* push: the version that the worker has; delta: the version to
+				  which it applies */
 	uint32_t span, count, divisor;
 	/* push with clip=median: the 2-norm of the values that the worker has selected for all
-	 * shards, before they are encoded; else 0. */
+	 * shards, before they are encoded; otherwise 0. */
 	float norm;
 	/* svrg: the number of anchors before the anchor to which this message belongs; innovation:
-	 * the count of uploads (model.h); else 0. */
+	 * the count of uploads (model.h); otherwise 0. */
 	uint32_t anchor;
 	float scale, lr;
 	uint32_t payload_bytes; /* set by message_encode */
@@ -117,38 +118,39 @@ struct message {
  * below 4 GiB. */
 size_t message_bound(uint32_t span, uint32_t count, struct value_coding values);
 
-/* Returns the most bytes for a support of up to count coordinates. */
+/* Returns the most bytes that a support of up to count coordinates takes. */
 size_t message_support_bound(uint32_t span, uint32_t count);
 
-/* Encodes m->count coordinates: index[], ascending and below m->span, and their value[]; or all
- * m->span values if index is NULL. Chooses the cheapest coding, and sets coding, scale, count,
- * payload_bytes and both CRCs in out. Sparse input becomes dense if that is shorter and the values
- * are not in few bits. A support has no values, so value and decoded may be NULL. Otherwise
- * decoded[i] receives what the receiver will decode for value[i]; it may be value itself. Returns
- * the message's length, a multiple of 4 and <= message_bound(); a cap smaller than the bound is a
- * programming error (assert). Returns 0 if a value is NaN or infinite, which can happen with any
- * type if a sum overflowed; m->bad is its index, and out holds no message. Allocates nothing. */
+/* Encodes m->count coordinates: index[], which is ascending and below m->span, and their value[].
+ * If index is NULL, encodes all m->span values. Chooses the shortest coding, and sets coding,
+ * scale, count, payload_bytes and both CRCs in out. Sparse input becomes dense if that is shorter
+ * and the values are not in few bits. A support has no values, so value and decoded may be NULL.
+ * Otherwise decoded[i] receives what the receiver will decode for value[i]; decoded may be the same
+ * memory as value. Returns the message's length, a multiple of 4 and <= message_bound(). A cap
+ * smaller than the bound is a programming error (assert). If a value is NaN or infinite, which can
+ * happen with any type if a sum has overflowed, returns 0. m->bad is then the index of the value,
+ * and out has no message. Allocates nothing. */
 size_t message_encode(struct message *m, const uint32_t *index, const float *value, float *decoded,
 		      uint8_t *out, size_t cap);
 
 /* Writes the header, MESSAGE_HEADER_BYTES at out, for a payload that was encoded elsewhere in the
- * format of message_encode(). The caller has set m->coding, scale, payload_bytes and count (which
- * is ignored for a dense message). Returns the message's length. */
+ * format of message_encode(). The caller has set m->coding, scale, payload_bytes, and count, which
+ * is ignored for a dense message. Returns the message's length. */
 size_t message_head(struct message *m, uint32_t payload_crc, uint8_t *out);
 
 /* Copies a message out of memory that a peer may be changing, and reads each byte once. Copies the
- * header, checks magic, wire version and header CRC, and that header and payload fit into
+ * header, and checks magic, wire version and header CRC, and that header and payload fit into
  * slot_bytes and copy_cap. Then copies the payload and checks its CRC. On success *m describes the
- * private copy in copy[], with the header at 0 and the payload at MESSAGE_HEADER_BYTES. Returns
- * SLUICE_EWIRE if the message is refused; *why is the reason (a static or thread-local text), and
- * nothing but copy[] was written. copy may be slot itself if the slot is private memory already,
- * such as the destination of a READ. */
+ * private copy in copy[], with the header at 0 and the payload at MESSAGE_HEADER_BYTES. If the
+ * message is refused, returns SLUICE_EWIRE and sets *why to the reason, a static or thread-local
+ * text; then nothing but copy[] was written. copy may be slot itself if the slot is private memory
+ * already, such as the destination of a READ. */
 int message_copy(const void *slot, size_t slot_bytes, uint8_t *copy, size_t copy_cap,
 		 struct message *m, const char **why);
 
-/* The first half of message_copy(): copies only the header, and checks that it and the payload fit
- * into slot_bytes. On success *m is the header's content and *payload_crc the checksum of the
- * payload, which is at slot + MESSAGE_HEADER_BYTES and was not read. */
+/* Does the first half of message_copy(): copies only the header, and checks that it and the payload
+ * fit into slot_bytes. On success *m is the header's content and *payload_crc the checksum of the
+ * payload. The payload is at slot + MESSAGE_HEADER_BYTES and was not read. */
 int message_peek(const void *slot, size_t slot_bytes, struct message *m, uint32_t *payload_crc,
 		 const char **why);
 
@@ -159,29 +161,29 @@ static inline size_t message_bytes(const struct message *m)
 	return MESSAGE_HEADER_BYTES + (size_t)m->payload_bytes;
 }
 
-/* The fields that the receiver expects of a message. Fields that are MESSAGE_ANY are not compared.
- * count_max limits how many values message_decode() writes, which for a dense message is the span.
+/* The fields that the receiver expects of a message. A field that is MESSAGE_ANY is not compared.
+ * count_max limits how many values message_decode() writes; for a dense message these are the span.
  * Use MESSAGE_ANY or the span, with room for span values, unless the sender selects too few
  * coordinates for a dense message. */
 #define MESSAGE_ANY UINT64_MAX
 struct message_expect {
 	enum message_kind kind;
 	uint64_t rank, epoch, model, shard, seq, step, phase, span, count_max;
-	/* 1: the coding is CODING_AGREED with exactly count_max coordinates; 0: any other
+	/* 1: the coding must be CODING_AGREED with exactly count_max coordinates; 0: any other
 	 * coding. */
 	int agreed;
 };
 int message_check(const struct message *m, const struct message_expect *want, const char **why);
 
-/* Decodes the payload in copy[] that *m describes (which passed message_copy). For CODING_DENSE
- * writes value[0..span) and not index. For CODING_AGREED writes value[0..count) and not index; the
- * caller compares count with the support that it knows. For other codings writes index[0..count)
+/* Decodes the payload in copy[] that *m describes, after message_copy(). With CODING_DENSE, writes
+ * value[0..span) and not index. With CODING_AGREED, writes value[0..count) and not index; the
+ * caller compares count with the support that it knows. With other codings, writes index[0..count)
  * and, except for a support, value[0..count). There must be room for m->span (dense) or m->count
- * elements. Everything is validated before it returns 0: ascending, below span, exact length,
- * padding zero, finite scale and values. After SLUICE_EWIRE, the contents of index and value are
- * unspecified and must not be used. */
+ * elements. Before it returns 0, everything is validated: indices ascend and are below span, the
+ * length is exact, padding is zero, scale and values are finite. After SLUICE_EWIRE, the contents
+ * of index and value are unspecified and must not be used. */
 int message_decode(const struct message *m, const uint8_t *copy, uint32_t *index, float *value,
 		   const char **why);
-/* The reason for refusing a value that is NaN or infinite. */
+/* The reason with which a value that is NaN or infinite is refused. */
 extern const char message_nonfinite[];
 #endif

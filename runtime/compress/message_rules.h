@@ -32,9 +32,9 @@ HOST_AND_DEVICE static inline uint64_t section_of_bitmap(uint32_t span)
 	return section_padded(((uint64_t)span + 7) / 8);
 }
 
-/* Sparse codings are tried in the order raw, bitmap, delta, Rice. The shortest wins, and among
- * equally short ones the one that is fastest to read. Dense wins only if it is shorter than all of
- * them. */
+/* Returns 1 if this coding is better. Sparse codings are tried in the order raw, bitmap, delta,
+ * Rice. The shortest wins, and among equally short ones the one that is fastest to read. Dense wins
+ * only if it is shorter than all others. */
 HOST_AND_DEVICE static inline int coding_wins(uint64_t bytes, enum index_coding best,
 					      uint64_t best_bytes)
 {

@@ -17,8 +17,8 @@
 
 enum { MOMENT_TILE = 1024, MOMENT_ROW = 128, MOMENT_GROUP = 1024, MOMENT_LANES = 32 };
 
-/* The two terms of a coordinate are x and x^2, or, for magnitudes, |x| and x^2 where factor * |x| <
- * 1 and zero elsewhere. */
+/* The two terms of a coordinate. They are x and x^2. For magnitudes they are |x| and x^2 where
+ * factor * |x| < 1, and zero elsewhere. */
 struct moment_terms {
 	int magnitudes;
 	double factor;
@@ -26,7 +26,8 @@ struct moment_terms {
 
 struct moments {
 	double first, second;
-	uint64_t n; /* for magnitudes: the coordinates with factor * |x| < 1, including zeros */
+	uint64_t n; /* for magnitudes: number of coordinates with factor * |x| < 1, including
+		       zeros */
 };
 
 /* Adds the terms of a coordinate. Returns 1 if the coordinate has no terms, which happens only for
@@ -56,7 +57,7 @@ struct moment_sum {
 	uint64_t tiles, groups, left_out;
 };
 
-/* Adds the next n coordinates. Every piece but the last must be whole tiles. */
+/* Adds the next n coordinates. Every piece except the last must consist of whole tiles. */
 void moments_add(struct moment_sum *s, struct moment_terms terms, const float *x, size_t n);
 /* Returns the sums over all pieces; the member n is 0. */
 struct moments moments_end(struct moment_sum *s);

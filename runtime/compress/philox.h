@@ -16,8 +16,8 @@ enum { RANDOM_ROUNDS = 10 };
 HOST_AND_DEVICE static inline void philox_quad(const struct random_stream *s, uint64_t quad,
 					       uint32_t out[4])
 {
-	/* 34 bits of quad suffice for 2^36 coordinates. The rank shares a word with the high part
-	 * of quad. */
+	/* 34 bits of quad are enough for 2^36 coordinates. The rank shares a word with the high
+	 * part of quad. */
 	uint32_t c0 = (uint32_t)quad, c1 = (uint32_t)(quad >> 32) << 24 ^ s->rank;
 	uint32_t c2 = (uint32_t)s->step, c3 = (uint32_t)(s->step >> 32);
 	uint32_t k0 = RANDOM_KEY ^ s->seed, k1 = s->purpose;

@@ -61,8 +61,9 @@ int value_scale_valid(enum value_type type, float scale)
 
 #if defined(__x86_64__)
 
-/* Asked only once, because cpuid traps under a hypervisor. __builtin_cpu_supports() also checks
- * that the operating system saves the AVX registers, but not every compiler accepts f16c there. */
+/* The result is kept, because cpuid traps under a hypervisor. __builtin_cpu_supports() also checks
+ * that the operating system saves the AVX registers, but some compilers do not accept f16c
+ * there. */
 static int machine_converts(void)
 {
 	static atomic_int known; /* 0: not determined yet; 1: no; 2: yes */
@@ -364,7 +365,8 @@ int values_decode(enum value_type type, float scale, const uint8_t *in, size_t n
 	const struct value_kernels *k = value_kernels();
 	uint32_t largest = 0;
 
-	for (size_t i = 0, here; i < n; i += here) { /* checked while the values are in the cache */
+	for (size_t i = 0, here; i < n; i += here) { /* the values are checked while they are in
+							the cache */
 		uint32_t most;
 
 		here = n - i < DECODE_PIECE ? n - i : DECODE_PIECE;

@@ -49,7 +49,7 @@ void random_run(const struct random_stream *s, uint64_t first, size_t n, uint32_
 	uint32_t numbers[RANDOM_RUN];
 	size_t whole;
 
-	if (offset && n) { /* the rest of the first quad */
+	if (offset && n) { /* takes what is left of the first quad */
 		const size_t here = n < 4 - offset ? n : 4 - offset;
 
 		random_quad(s, first / 4, numbers);

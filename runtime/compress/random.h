@@ -24,9 +24,9 @@ enum random_purpose {
 
 struct random_stream {
 	uint32_t purpose;
-	uint32_t rank; /* the owner: a worker, or for numbers that all workers share, a shard */
+	uint32_t rank; /* the owner: a worker, or a shard for numbers that all workers share */
 	uint64_t step;
-	uint32_t seed; /* of the recipe */
+	uint32_t seed; /* the seed of the recipe */
 };
 
 /* Generates the four 32-bit numbers of the coordinates 4 * quad ... 4 * quad + 3. */

@@ -26,8 +26,8 @@ AVX2 static inline __attribute__((always_inline)) struct counters first_round(
 	};
 }
 
-/* Keeps the compiler from moving this computation down, so the key is ready while the product is
- * still being computed. */
+/* Prevents the compiler from moving this computation down. The key is then ready while the product
+ * is still being computed. */
 AVX2 static inline __m256i early(__m256i v)
 {
 	__asm__("" : "+x"(v));

@@ -6,7 +6,7 @@
 #include "kernels.h"
 #include "philox.h"
 
-enum { RANDOM_RUN = 64 /* no version generates more numbers at once */ };
+enum { RANDOM_RUN = 64 /* the most numbers that a version generates at once */ };
 
 struct random_kernels {
 	const char *name;
@@ -21,18 +21,19 @@ extern const struct random_kernels random_portable;
 extern const struct random_kernels random_avx2;
 #endif
 
-/* Best first; NULL ends the list. */
+/* The best version comes first; NULL ends the list. */
 extern const struct random_kernels *const random_versions[];
 /* Returns the version in use. At the first call, the best usable version is chosen, beginning with
  * the one that SLUICE_KERNELS names. */
 const struct random_kernels *random_kernels(void);
 
-/* The part of the computation that all counters of a stream share, precomputed up to the first
- * round. Only the coordinate is missing. */
+/* The part of the computation that all counters of a stream share. It is computed in advance up to
+ * the first round, and only lacks the coordinate. */
 struct random_plan {
 	uint64_t key_0[RANDOM_ROUNDS],
-		key_1[RANDOM_ROUNDS]; /* 32 bits each, in the width of a lane */
-	uint64_t c0, c1, c2; /* words of the first round, or constants that are xored into them */
+		key_1[RANDOM_ROUNDS]; /* 32 bits each, stored in the width of a lane */
+	uint64_t c0, c1, c2; /* words of the first round, or constants that are combined with
+				them by xor */
 };
 
 static inline void random_plan_make(const struct random_stream *s, struct random_plan *p)

@@ -42,7 +42,7 @@ HOST_AND_DEVICE static inline struct random_key random_key_of(const struct rando
 	return key;
 }
 
-/* Opens the mixer of a stream. The stream's own numbers of random.h must not be used as well. */
+/* Opens the mixer of a stream. The stream's numbers of random.h must then not be used. */
 HOST_AND_DEVICE static inline void random_mixer_open(const struct random_stream *s, uint64_t first,
 						     struct random_mixer *m)
 {

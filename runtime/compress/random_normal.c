@@ -13,8 +13,8 @@
 
 enum { PAIRS = 64, QUARTER = 30 };
 
-/* radius = sqrt(-2 ln u) with u = (k + 1) / 2^24, where k is the upper 24 bits. For ln u, u is
- * split into m 2^e with m near 1, and ln m is the series of atanh. */
+/* Computes radius = sqrt(-2 ln u) with u = (k + 1) / 2^24, where k is the upper 24 bits. For ln u,
+ * u is split into m 2^e with m near 1, and ln m is the series of atanh. */
 static void radii(const uint32_t *restrict bits, float *restrict radius)
 {
 	const int32_t root_half = 0x3f3504f3;

@@ -37,7 +37,7 @@ uint64_t rice_bytes(const uint32_t *index, uint32_t count, uint32_t span)
 
 void rice_encode(const uint32_t *index, uint32_t count, uint32_t span, uint8_t *out)
 {
-	uint64_t held = 0, place = 0; /* place: the position of the next unary one */
+	uint64_t held = 0, place = 0; /* place: the bit position of the next unary one */
 	uint8_t *unary;
 	uint32_t next = 0;
 	unsigned low, fill = 0;
@@ -67,7 +67,7 @@ static int refuse_rice(const char **why, const char *text)
 	return SLUICE_EWIRE;
 }
 
-/* Returns up to eight bytes from `at` on, of n in all, followed by zeros. */
+/* Returns up to eight bytes from position `at` on, of n bytes in total, followed by zeros. */
 static uint64_t word_at(const uint8_t *in, uint64_t n, uint64_t at)
 {
 	uint8_t last[8] = { 0 };
@@ -96,7 +96,7 @@ int rice_decode(const uint8_t *in, uint64_t bytes, uint32_t count, uint32_t span
 		return refuse_rice(why, "the payload is too short for its Rice codes");
 	if ((uint64_t)count * low % 8 && in[lows - 1] >> (uint64_t)count * low % 8)
 		return refuse_rice(why, "spare bits of the Rice codes are not zero");
-	/* from: the bit after the last 1 that was read, which ends a unary code */
+	/* from: the bit after the last 1 that was read. That 1 ends a unary code. */
 	for (; n < count; word_bit += 64) {
 		uint64_t word;
 

@@ -7,11 +7,11 @@
 #define COMPRESS_RICE_H
 #include <stdint.h>
 
-/* The counterparts of index_bytes(), index_encode() and index_decode() (index_coding.h), without
+/* These do the work of index_bytes(), index_encode() and index_decode() (index_coding.h), without
  * padding. out must be all zero. */
 uint64_t rice_bytes(const uint32_t *index, uint32_t count, uint32_t span);
 void rice_encode(const uint32_t *index, uint32_t count, uint32_t span, uint8_t *out);
-/* bytes includes the padding; *used receives the number of bytes without it. */
+/* bytes includes the padding. *used receives the number of bytes without it. */
 int rice_decode(const uint8_t *in, uint64_t bytes, uint32_t count, uint32_t span, uint32_t *index,
 		uint64_t *used, const char **why);
 #endif

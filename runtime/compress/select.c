@@ -16,8 +16,8 @@
 
 enum {
 	ROOM_LEAST = 4096,
-	MERGE_SHARED = 1 << 18 /* with fewer entries, one thread merges them before another one has
-				  woken up */
+	MERGE_SHARED = 1 << 18 /* with fewer entries, one thread has merged them before another
+				  one has woken up */
 };
 
 struct sizes {
@@ -30,7 +30,7 @@ static struct sizes sizes_for(size_t n, size_t room, unsigned threads)
 	struct sizes z = { .room = room + ROOM_LEAST, .tile = n < tile ? n : tile };
 
 	if (z.room > n)
-		z.room = n; /* there can be no more near coordinates than this */
+		z.room = n; /* there cannot be more near coordinates than this */
 	z.stage = z.tile + LISTS_SLACK;
 	return z;
 }
@@ -118,8 +118,8 @@ void selector_close(struct selector **s)
 
 /* ---- samples ----
  *
- * The places of a sample are spread evenly and shifted pseudo-randomly, so that no data can mislead
- * it by accident. */
+ * The positions of a sample are spread evenly and shifted pseudo-randomly, so that no regular data
+ * can mislead it. */
 
 enum {
 	GROUP = 32,
@@ -144,14 +144,15 @@ static float value_at(const struct select_call *call, int adding, uint64_t i)
 	return call->x ? call->x[i] : call->residual[i];
 }
 
-/* Progress of a walk over the coordinates that are not exempt: it is in span j, and `passed` of
+/* The progress of a walk over the coordinates that are not exempt. It is in span j, and `passed` of
  * them are in earlier spans. */
 struct walk {
 	size_t j;
 	uint64_t passed;
 };
 
-/* Returns the coordinate at this place among those that are not exempt. Places must ascend. */
+/* Returns the coordinate at this position among those that are not exempt. Positions must
+ * ascend. */
 static uint64_t walk_to(struct walk *w, const struct select_call *call, uint64_t place)
 {
 	const struct span *span = call->spans + w->j;
@@ -181,12 +182,12 @@ static void prefetch_group(const struct select_call *call, int adding, uint64_t 
 	}
 }
 
-/* Takes the values of about `want` of the `total` coordinates that are not exempt, or of all if
+/* Reads the values of about `want` of the `total` coordinates that are not exempt, or of all if
  * there are fewer. */
 static size_t sample(const struct select_call *call, int adding, size_t total, size_t want,
 		     unsigned seed, float *out)
 {
-	enum { SOON = 12 }; /* groups that are prefetched before they are read */
+	enum { SOON = 12 }; /* number of groups that are prefetched before they are read */
 	const size_t groups = want / GROUP, stride = groups ? total / groups : 0;
 	struct walk asked = { 0, 0 }, read = { 0, 0 };
 	size_t n = 0;
@@ -234,8 +235,8 @@ static size_t limited(size_t want, const struct selector *s)
 	return want > s->near_room ? s->near_room : want;
 }
 
-/* Returns a sample size for which the near coordinates will fit, and which costs little compared
- * with the pass. */
+/* Returns a sample size with which the near coordinates will fit. Such a sample costs little
+ * compared with the pass. */
 static size_t sample_size(const struct selector *s, size_t total, double p, unsigned attempt)
 {
 	double share = (double)s->near_room / (double)total;
@@ -248,8 +249,8 @@ static size_t sample_size(const struct selector *s, size_t total, double p, unsi
 	return limited(want << 2 * attempt, s);
 }
 
-/* Samples the keys to estimate the interval for the next pass, which most probably contains the
- * k-th largest key. With each attempt, the sample is larger and the interval wider. */
+/* Samples the keys to estimate an interval for the next pass. The interval most probably contains
+ * the k-th largest key. With each attempt, the sample is larger and the interval wider. */
 static struct known estimate(struct selector *s, const struct select_call *call, int adding,
 			     size_t total, struct known known, unsigned attempt)
 {
@@ -274,8 +275,8 @@ static struct known estimate(struct selector *s, const struct select_call *call,
 		if (margin > (double)n)
 			return known;
 	}
-	/* If many keys are equal, the interval becomes that key alone, because they would not fit
-	 * together with others. */
+	/* If many keys are equal, the interval becomes that key alone, because the coordinates with
+	 * this key would not fit together with others. */
 	double within = (double)count_within(s, n, near) / (double)n * (double)total;
 	if (within > 0.8 * (double)s->near_room && near.low < near.high) {
 		uint32_t key = ranked(s, n, middle);
@@ -426,7 +427,7 @@ size_t select_topk(struct selector *s, const float *x, const struct span *spans,
 
 /* ---- without a selector ---- */
 
-/* Chosen once, because this is called often and for vectors of any length. */
+/* Chooses the kernels only once, because this is called often and for vectors of any length. */
 static const struct select_kernels *usual_kernels(void)
 {
 	static const void *_Atomic chosen;

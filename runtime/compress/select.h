@@ -23,8 +23,8 @@ int selector_open(size_t n,
 void selector_close(struct selector **s);
 size_t selector_bytes(size_t n); /* bytes of memory that selector_open(n) takes */
 enum { SELECT_THREADS_MAX = 256 };
-/* Like selector_open(), for at most k of n coordinates, with 1 to SELECT_THREADS_MAX threads. The
- * scratch memory is n / 100 + k elements and a tile per thread. */
+/* Does the same as selector_open(), for at most k of n coordinates, with 1 to SELECT_THREADS_MAX
+ * threads. The scratch memory is n / 100 + k elements and one tile per thread. */
 int selector_open_for(size_t n, size_t k, unsigned threads, struct selector **out);
 
 /* Selects the k coordinates of the non-exempt spans that are largest in magnitude, and all
@@ -37,12 +37,13 @@ size_t select_topk(struct selector *s, const float *x, const struct span *spans,
 
 /* The options of a selection. Options that are not used are zero. */
 struct select_call {
-	/* The vector; NULL: compute residual += scale * grad and select from that. */
+	/* The vector. If it is NULL, computes residual += scale * grad and selects from the
+	 * residual. */
 	const float *x;
 	float *residual;
 	const float *grad;
 	float scale;
-	int clear; /* with grad: set selected coordinates of residual to 0 */
+	int clear; /* with grad: 1 sets the selected coordinates of residual to 0 */
 	const struct span *spans;
 	size_t n_spans, k;
 	uint32_t *index; /* as for select_topk */
@@ -51,20 +52,20 @@ struct select_call {
 	struct select_hint *hint; /* read and updated; may be NULL */
 };
 
-/* Returns the number of selected coordinates. *nan_out (may be NULL) becomes 1 if there was a NaN.
- * Then the result is 0, index and value are undefined, and if there is a grad, the residual is the
- * sum and nothing is cleared. */
+/* Returns the number of selected coordinates. If there was a NaN, *nan_out becomes 1; nan_out may
+ * be NULL. In that case the result is 0, and index and value are undefined. If there is a grad, the
+ * residual is then the sum, of which nothing was cleared. */
 size_t select_run(struct selector *s, const struct select_call *call, int *nan_out);
 
-/* Selects, of each `length` consecutive coordinates, the k largest in magnitude, and all non-zeros
+/* Of each `length` consecutive coordinates, selects the k largest in magnitude, and all non-zeros
  * of exempt spans. Blocks are counted from coordinate 0. If a block has n < length coordinates that
- * are not exempt, block_quota() of them are selected. Otherwise like select_topk(). 0 < k <= length
- * <= SELECT_BLOCK_MOST. */
+ * are not exempt, block_quota() of them are selected. In other respects it works like
+ * select_topk(). 0 < k <= length <= SELECT_BLOCK_MOST. */
 size_t select_each_block(struct selector *s, const float *x, const struct span *spans,
 			 size_t n_spans, uint32_t k, uint32_t length, uint32_t *index);
 
-/* Lists the non-zeros of x[0..n) in ascending order, at most the first `room` of them, for sparse
- * representations of "all". */
+/* Lists the non-zeros of x[0..n) in ascending order, but at most the first `room` of them. Used for
+ * sparse representations of "all". */
 size_t select_nonzero(const float *x, size_t n, uint32_t *index, size_t room);
 
 /* Returns the index of the first NaN or infinity of x[0..n), or n if there is none. */

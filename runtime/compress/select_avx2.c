@@ -7,7 +7,7 @@
 #include "select_blocks.h"
 
 #define FOR_AVX2 __attribute__((target("avx2,popcnt,bmi,prfchw")))
-/* order[m]: the lanes whose bits are set in m, ascending, one per byte. */
+/* order[m] lists the lanes whose bits are set in m, in ascending order, one per byte. */
 #define O1(m, b) ((m) >> (b)&1)
 #define BELOW(m, b)                                                                                \
 	((O1(m, 0) & ((b) > 0)) + (O1(m, 1) & ((b) > 1)) + (O1(m, 2) & ((b) > 2)) +                \
@@ -37,7 +37,7 @@ FOR_AVX2 static inline __m256i keys_of(__m256 v)
 	return _mm256_and_si256(_mm256_castps_si256(v), _mm256_set1_epi32(KEY_MASK));
 }
 
-/* The second walk if many turns were hit: lists the sure candidates, and zeroes them if requested.
+/* The second walk if many turns were hit. Lists the sure candidates, and zeroes them if requested.
  * Leaves in hits[] the turns with near candidates. */
 FOR_AVX2 static inline __attribute__((always_inline)) size_t list_sure(
 	const float *x, float *residual, const float *grad, uint32_t *hits, size_t n_hits,
@@ -153,7 +153,7 @@ FOR_AVX2 static inline __m256i full_exponents(const float *x)
 	return _mm256_add_epi32(_mm256_and_si256(v, exponent), lowest);
 }
 
-/* Unrolled, with one test for 64 values, because a loop over the vectors of a turn took twice the
+/* Tests 64 values at a time, without a loop. A loop over the vectors of a turn took twice the
  * time. */
 FOR_AVX2 static size_t nonfinite_avx2(const float *x, size_t n)
 {

@@ -14,7 +14,7 @@ FOR_AVX512 static inline __m512i keys_of_wide(__m512 v)
 	return _mm512_and_si512(_mm512_castps_si512(v), _mm512_set1_epi32(KEY_MASK));
 }
 
-/* First gathers the candidates of the block, and then separates the few near ones from the sure
+/* Gathers the candidates of the block first, and then separates the few near ones from the sure
  * ones. Candidates are compressed in registers and stored whole, because compressing into memory is
  * slow on some processors. */
 FOR_AVX512 static void list_many_wide(const float *x, float *residual, const float *grad,
@@ -52,7 +52,7 @@ FOR_AVX512 static void list_many_wide(const float *x, float *residual, const flo
 			n += (size_t)__builtin_popcount(m);
 		}
 	}
-	/* The last register is read whole, and a zero is neither sure nor near. */
+	/* The last register is read whole. The zeros in it are neither sure nor near. */
 	_mm512_storeu_ps(value + n, _mm512_setzero_ps());
 	for (size_t j = 0; j < n; j += WIDE) {
 		const __m512i position = _mm512_loadu_si512(index + j);

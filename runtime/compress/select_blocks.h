@@ -16,9 +16,9 @@ enum { LANES = 8, TURN = 4 * LANES, LINE = 16, BLOCK = 1024, ADD = 1, VALUES = 2
 
 /* If this many turns of a block have a candidate, most of them have several. */
 enum { MANY = BLOCK / TURN * 3 / 4 };
-/* How far ahead memory is prefetched: far enough for the data to arrive in time, and near enough
- * for the number of cache lines that the processor can load at once. On Zen 4, distances of 48 to
- * 96 coordinates take the same time, and 128 takes a tenth to a quarter more. */
+/* The distance by which memory is prefetched. It must be far enough for the data to arrive in time,
+ * and near enough for the number of cache lines that the processor can load at once. On Zen 4,
+ * distances of 48 to 96 coordinates take the same time, and 128 takes a tenth to a quarter more. */
 enum { AHEAD = 64 };
 
 FOR_BLOCKS void ask_for(const float *x, const float *grad, size_t i, const int flags)
@@ -44,7 +44,7 @@ FOR_BLOCKS __m256i first_keys(const float *x, float *residual, const float *grad
 	return _mm256_and_si256(_mm256_castps_si256(v), _mm256_set1_epi32(KEY_MASK));
 }
 
-/* Adds the gradient, and records in hits[] the turns that hold a candidate. Prefetches memory
+/* Adds the gradient, and records in hits[] the turns that have a candidate. Prefetches memory
  * `ahead` of the walk. The four vectors are written out, because a loop over them would keep them
  * in memory. */
 FOR_BLOCKS size_t find(const float *x, float *residual, const float *grad, float scale,
@@ -88,14 +88,14 @@ FOR_BLOCKS uint32_t lanes_that_reach(const float *x, __m256i below)
 	const __m256i d = _mm256_cmpgt_epi32(key_at(x + 3 * LANES), below);
 	const __m256i bytes = _mm256_packs_epi16(_mm256_packs_epi32(a, b),
 						 _mm256_packs_epi32(c, d));
-	/* Pack instructions work on the two halves separately. */
+	/* Pack instructions work on the two halves separately, so this puts the result in order. */
 	const __m256i in_order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
 
 	return (uint32_t)_mm256_movemask_epi8(_mm256_permutevar8x32_epi32(bytes, in_order));
 }
 
-/* The second walk if few turns were hit: lists one candidate after another. It always stores two
- * candidates of a turn, whether they exist or not, so that only a third one needs a branch that
+/* The second walk if few turns were hit. Lists one candidate after another. It always stores two
+ * candidates of a turn, even if there are fewer, so that only a third one needs a branch that
  * depends on data. Meanwhile it prefetches memory from `soon` on, because the memory bus would
  * otherwise be idle. */
 FOR_BLOCKS void list_few(const float *x, float *residual, const float *grad, const uint32_t *hits,
@@ -140,7 +140,7 @@ FOR_BLOCKS void list_few(const float *x, float *residual, const float *grad, con
 	*out = l;
 }
 
-/* The second walk if many turns of a block were hit: lists the candidates of these turns, and
+/* The second walk if many turns of a block were hit. Lists the candidates of these turns, and
  * zeroes the sure ones if requested. Meanwhile it prefetches memory from `soon` on. It may change
  * hits[]. */
 typedef void list_many_fn(const float *x, float *residual, const float *grad, uint32_t *hits,
@@ -171,7 +171,7 @@ FOR_BLOCKS void sweep(const float *x, float *residual, const float *grad, float 
 	*out = l;
 	if (i == end)
 		return;
-	/* The portable version appends the rest, which is less than a turn. */
+	/* The portable version appends what is left, which is less than a turn. */
 	struct select_lists rest = l;
 	rest.index += l.n;
 	rest.value = flags & VALUES ? rest.value + l.n : NULL;

@@ -9,13 +9,13 @@
 #include <assert.h>
 #include <math.h>
 
-/* Estimates for the next block, from the previous blocks. */
+/* Estimates for the next block, which come from the previous blocks. */
 struct level {
-	uint32_t below;  /* the keys above this one are listed; 0: all but those of zeros */
-	uint32_t middle; /* the k-th largest key was near this one; 0: no block came before */
+	uint32_t below;  /* the keys above this one are listed; 0: all keys but that of zero */
+	uint32_t middle; /* the k-th largest key was near this one; 0: there was no block yet */
 };
 
-/* A block that is being selected from. The candidates are in the selector's stage. */
+/* A block from which coordinates are selected. The candidates are in the selector's stage. */
 struct block {
 	const struct selector *s;
 	const float *x;
@@ -43,9 +43,10 @@ static void find_spans(struct block *b, const struct span *spans, size_t n_spans
 
 /* ---- candidates -------------------------------------------------------------- */
 
-/* Lists the coordinates of the block whose keys are above `below`, in ascending order, and the
- * non-zeros of its exempt spans, whose keys become KEY_MASK. Returns the number of listed
- * coordinates. Sets *exempt to how many of them are exempt, and *largest to a bound of the keys. */
+/* Lists the coordinates of the block whose keys are above `below`, in ascending order. Also lists
+ * the non-zeros of its exempt spans; their keys become KEY_MASK. Returns the number of listed
+ * coordinates. Sets *exempt to the number of those that are exempt, and *largest to an upper bound
+ * of the keys. */
 static size_t list_block(const struct block *b, uint32_t below, size_t *exempt, uint32_t *largest)
 {
 	const struct select_stage *stage = b->s->stages;
@@ -80,7 +81,8 @@ typedef int32_t lanes __attribute__((vector_size(16), aligned(4), may_alias));
 enum { LANES = 4, UNROLLED = 4 * LANES };
 _Static_assert((int)UNROLLED <= (int)LISTS_SLACK, "a list is padded to a multiple of this length");
 
-/* Counts the keys above `key`. v[n] to the next multiple of UNROLLED are zeros. */
+/* Counts the keys above `key`. After v[n], up to the next multiple of UNROLLED, there must be
+ * zeros. */
 static size_t count_above(const float *v, size_t n, uint32_t key)
 {
 	const int32_t k = (int32_t)key;
@@ -124,8 +126,8 @@ static struct cut cut_near(const float *v, size_t n, size_t need, uint32_t low, 
 			high = middle;
 			above_high = above;
 		}
-		/* Keys are about evenly spread between two bounds that are near; halving is for all
-		 * others. */
+		/* The keys between two near bounds are spread about evenly, so this interpolates.
+		 * Every third turn halves the interval instead, for all other cases. */
 		middle = turn % 3 == 2 ? low + (high - low) / 2 :
 					 low + (uint32_t)((uint64_t)(high - low) *
 							  (2 * (above_low - need) - 1) /
@@ -141,15 +143,15 @@ static void pad(float *v, size_t n)
 
 /* ---- levels ------------------------------------------------------------------ */
 
-/* Returns how many candidates a level is meant to list, so that it hardly ever lists too few: the
- * counts of similar blocks vary by about the square root. */
+/* Returns how many candidates a level should list, so that it hardly ever lists too few. The counts
+ * of similar blocks vary by about the square root. */
 static size_t wanted(uint32_t quota)
 {
 	return quota + 3 * (size_t)sqrtf((float)quota) + 2;
 }
 
-/* Returns a level that probably lists enough candidates, from a sample of the block's values.
- * Doubling with each attempt. */
+/* Returns a level that probably lists enough candidates. It comes from a sample of the block's
+ * values. The wanted number doubles with each attempt. */
 static uint32_t sampled_level(const struct block *b, uint32_t quota, unsigned attempt)
 {
 	enum { MOST = 512 };
@@ -179,7 +181,7 @@ static uint32_t sampled_level(const struct block *b, uint32_t quota, unsigned at
 
 	if (need >= n || count_above(value, n, 0) <= need)
 		return 0;
-	/* One below: the keys equal to the sample's are candidates. */
+	/* The level is one below, so that keys equal to the sample's are candidates. */
 	return cut_near(value, n, need, 0, KEY_MASK, KEY_INFINITY / 2).floor - 1;
 }
 

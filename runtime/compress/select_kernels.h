@@ -25,7 +25,7 @@ enum { LISTS_SLACK = 16 };
  * `largest` to the largest key of the range, so NaN is detected without another pass. */
 struct select_lists {
 	uint32_t *index;
-	float *value; /* for the sure ones; the kernels list and add_list do not write it */
+	float *value; /* values of the sure ones; the kernels list and add_list do not write them */
 	size_t n;
 	uint32_t *near_index;
 	float *near_value;
@@ -44,9 +44,9 @@ struct select_kernels {
 	int (*usable)(void);
 	select_list_fn *list, *list_values;
 	select_add_fn *add_list;
-	select_add_fn *add_take; /* lists values as well, and zeroes the sure ones in residual */
+	select_add_fn *add_take; /* also lists values, and zeroes the sure ones in residual */
 	size_t (*nonfinite)(const float *x,
-			    size_t n); /* the index of the first NaN or infinity, or n */
+			    size_t n); /* returns the index of the first NaN or infinity, or n */
 };
 
 extern const struct select_kernels select_portable;
@@ -54,9 +54,9 @@ extern const struct select_kernels select_portable;
 extern const struct select_kernels select_avx2, select_avx512;
 #endif
 
-/* All versions in this library, best first; NULL ends the list. */
+/* All versions in this library, with the best first; NULL ends the list. */
 extern const struct select_kernels *const select_versions[];
 /* Returns the best version that is usable on this processor, or the one that SLUICE_KERNELS names.
- * NULL if that one is not usable. */
+ * Returns NULL if the named one is not usable. */
 const struct select_kernels *select_best(void);
 #endif

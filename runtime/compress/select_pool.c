@@ -19,7 +19,7 @@ struct select_pool {
 	pthread_mutex_t lock;
 	pthread_cond_t wake, done;
 	unsigned long run;
-	unsigned busy; /* helpers that have not finished this run */
+	unsigned busy; /* number of helpers that have not finished this run */
 	int leave;
 	select_work_fn *work;
 	void *context;

@@ -43,7 +43,7 @@ static inline void list_one(float v, size_t i, struct select_bounds b, struct se
 		residual[i] = 0;
 }
 
-/* residual is the same as x if a gradient is added, else NULL. */
+/* residual is the same as x if a gradient is added, and otherwise NULL. */
 static inline __attribute__((always_inline)) void sweep_portable(
 	const float *x, float *residual, const float *grad, float scale, size_t begin, size_t end,
 	struct select_bounds b, struct select_lists *out, const int flags)

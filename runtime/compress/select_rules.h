@@ -7,7 +7,7 @@
 #include "base/bytes.h"
 #include <stdint.h>
 
-/* The *key* of a float is its bits without the sign. Keys are ordered as magnitudes are, with NaN
+/* The *key* of a float is its bits without the sign. Keys have the order of magnitudes, with NaN
  * above infinity. */
 enum { KEY_MASK = 0x7fffffff, KEY_INFINITY = 0x7f800000 };
 
@@ -24,7 +24,7 @@ struct known {
 };
 enum { BINS = 2048 };
 
-/* Bins are 2^shift keys wide. */
+/* Returns the shift. A bin is 2^shift keys wide. */
 HOST_AND_DEVICE static inline unsigned known_shift(struct known known)
 {
 	unsigned shift = 0;
@@ -45,11 +45,11 @@ HOST_AND_DEVICE static inline struct known known_bin(struct known known, unsigne
 
 /* ---- blocks ---------------------------------------------------------------- */
 
-/* The longest block of block-topk: the tile of a selector (select_sweep.h); and the shortest one
- * that a GPU selects from, with all threads of a thread block. */
+/* The longest block of block-topk, which is the tile of a selector (select_sweep.h), and the
+ * shortest block from which a GPU selects with all threads of a thread block. */
 enum { SELECT_BLOCK_MOST = 16384, SELECT_BLOCK_ON_DEVICE = 256 };
 
-/* Returns how many of n coordinates are selected if it is k of `length`: rounded up. */
+/* Returns how many of n coordinates are selected if k of `length` are, rounded up. */
 HOST_AND_DEVICE static inline uint32_t block_quota(uint32_t k, uint32_t length, uint32_t n)
 {
 	return (uint32_t)(((uint64_t)k * n + length - 1) / length);
@@ -57,9 +57,9 @@ HOST_AND_DEVICE static inline uint32_t block_quota(uint32_t k, uint32_t length, 
 
 /* ---- hints ----------------------------------------------------------------- */
 
-/* last: the boundary (the bits of a magnitude) in the last vector of a sequence. next: where it is
- * expected in the next vector, within width (0: no expectation). Must be zeroed before the first
- * vector. A wrong hint costs time, at most about one pass. */
+/* last: the boundary in the last vector of a sequence, as the bits of a magnitude. next: the
+ * boundary that is expected in the next vector, within `width`. With width 0, nothing is expected.
+ * Must be zeroed before the first vector. A wrong hint costs time, at most about one pass. */
 struct select_hint {
 	uint32_t last, next, width;
 };
@@ -96,7 +96,7 @@ HOST_AND_DEVICE static inline void hint_remember(struct select_hint *hint, uint3
 
 	if (hint->last == 0 || moved > HINT_WIDEST) {
 		hint->next = key;
-		width = 0; /* it moves too fast to predict: sample or count */
+		width = 0; /* the boundary moves too fast to predict it */
 	} else {
 		hint->next = key + (key - hint->last);
 		least = least < HINT_NARROWEST ? HINT_NARROWEST : least;

@@ -99,19 +99,18 @@ static enum sweep_end end_so_far(const struct sweep *w)
 	return __atomic_load_n(&w->end, __ATOMIC_RELAXED);
 }
 
-/* The lists of earlier tiles are undone when all threads are done. */
+/* Ends the pass early. The lists of earlier tiles are undone later, when all threads are done. */
 static void end_early(struct sweep *w, enum sweep_end why)
 {
 	__atomic_store_n(&w->end, why, __ATOMIC_RELAXED);
 }
 
-/* The place of a tile's lists. */
+/* Where the lists of a tile go. */
 struct place {
 	size_t at, n, near_at, n_near;
 };
 
-/* Called in the tile's turn: determines the place of its lists, or ends the pass if they do not
- * fit. */
+/* Called in the tile's turn. Determines where its lists go, or ends the pass if they do not fit. */
 static struct place reserve_place(struct sweep *w, const struct tile *t,
 				  const struct select_lists *l)
 {
@@ -143,8 +142,8 @@ static struct place reserve_place(struct sweep *w, const struct tile *t,
 	return p;
 }
 
-/* Copies the lists to their place, unless they are already there. No turn is needed, because no
- * other thread writes there. */
+/* Copies the lists to their final place, unless they are already there. This need not wait for a
+ * turn, because no other thread writes there. */
 static void put_lists(const struct sweep *w, const struct place *p, const struct select_lists *l)
 {
 	const struct select_call *call = w->call;
@@ -163,7 +162,7 @@ static void put_lists(const struct sweep *w, const struct place *p, const struct
 	}
 }
 
-/* Returns the tile's final place for its lists if it certainly has room, else the stage. */
+/* Returns the tile's final place for its lists if there is certainly room, otherwise the stage. */
 static struct select_lists lists_for(const struct sweep *w, const struct select_stage *stage,
 				     size_t length)
 {
@@ -186,8 +185,8 @@ static struct select_lists lists_for(const struct sweep *w, const struct select_
 	return l;
 }
 
-/* Waits for the earlier tiles. The wait is short unless one of their threads has lost its core, so
- * this thread yields. */
+/* Waits for the earlier tiles. The wait is short unless one of their threads has lost its core.
+ * This thread therefore yields. */
 static void await_tile(struct sweep *w, uint64_t number)
 {
 	enum { SPINS = 1000 };
@@ -277,9 +276,10 @@ static size_t keep_near(struct selector *s, size_t n, struct cut cut)
 
 /* ---- merging ---- */
 
-/* A thread's share: the sure entries begin ... end - 1 and the near ones between them, near_begin
- * ... near_end - 1, go to the places begin + near_begin ... end + near_end - 1. The first `saved`
- * of the sure entries were copied before the previous share overwrote them. */
+/* A thread's share of the work. It merges the sure entries begin ... end - 1 with the near ones
+ * between them, near_begin ... near_end - 1, into the places begin + near_begin ... end + near_end
+ * - 1. The first `saved` of the sure entries were copied before the previous share overwrote
+ * them. */
 struct share {
 	size_t begin, end, near_begin, near_end, saved;
 	uint32_t *index;
@@ -293,7 +293,7 @@ struct merge {
 	struct share *shares;
 };
 
-/* Merges the sure entries `from` ... n - 1 with the near ones up to `near` that belong between
+/* Merges the sure entries `from` ... n - 1 with those near ones, up to `near`, that belong between
  * them. index[] and value[] begin with entry `from`. Returns how many near ones are left. */
 static inline __attribute__((always_inline)) size_t merge_run(const struct merge *m,
 							      const uint32_t *index,
@@ -368,7 +368,7 @@ static void save_work(void *context, unsigned worker)
 		memcpy(p->value, m->call->value + p->begin, p->saved * sizeof(*p->value));
 }
 
-/* Returns the first near entry after this coordinate. */
+/* Returns the first near entry beyond this coordinate. */
 static size_t near_beyond(const struct selector *s, size_t near, uint32_t coordinate)
 {
 	size_t low = 0;

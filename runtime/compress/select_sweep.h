@@ -7,11 +7,11 @@
 #include "select_pool.h"
 #include <pthread.h>
 
-/* One thread lists coordinates directly into their place, tile after tile. With several threads,
- * larger tiles make them wait for each other less often. */
+/* A single thread lists coordinates directly into their place, tile after tile. With several
+ * threads, larger tiles let them wait for each other less often. */
 enum { TILE = 16384, TILE_SHARED = 65536 };
 
-/* The entries of one tile that are listed but not yet in their place. */
+/* The entries of one tile that are listed but are not yet in their place. */
 struct select_stage {
 	uint32_t *index, *near_index;
 	float *value, *near_value;
@@ -20,8 +20,8 @@ struct select_stage {
 struct selector {
 	const struct select_kernels *kernels;
 	size_t n, tile, near_room;
-	size_t merge_least;   /* from this number of sure coordinates on, each thread merges a share
-			       */
+	size_t merge_least;   /* if there are at least this many sure coordinates, each thread
+				 merges a share */
 	uint32_t *near_index; /* near_room entries */
 	float *near_value;    /* near_room entries; holds the sample before the pass */
 	uint32_t *counts;     /* BINS entries */
@@ -34,17 +34,18 @@ struct selector {
 enum sweep_end {
 	SWEEP_COMPLETE,
 	SWEEP_TOO_MANY, /* more than k are sure, so the boundary is higher */
-	SWEEP_OVERFULL  /* no room for all near coordinates */
+	SWEEP_OVERFULL  /* there is no room for all near coordinates */
 };
 
 struct sweep {
 	struct selector *s;
 	const struct select_call *call;
-	int adding;     /* residual += scale * grad during the pass */
-	int one_key;    /* all near coordinates have one key, so the first near_room suffice */
-	int merge_ties; /* the first `ties` near coordinates are selected at once */
+	int adding;     /* 1: residual += scale * grad is computed during the pass */
+	int one_key;    /* 1: all near coordinates have the same key, so the first near_room are
+			   enough */
+	int merge_ties; /* 1: the first `ties` near coordinates are selected at once */
 	size_t ties;
-	int ties_found; /* enough ties were found, so the pass looks for no more */
+	int ties_found; /* 1: enough ties were found, so the pass looks for no more */
 	struct select_bounds bounds;
 	size_t budget, room; /* k, and the entries of call->index */
 	/* The result. */
@@ -53,14 +54,15 @@ struct sweep {
 	size_t n_near, near_stored;
 	int32_t largest;
 	enum sweep_end end;
-	/* Protected by lock: the next tile. */
+	/* The next tile. Protected by lock. */
 	size_t span;
 	uint64_t at, next_tile;
 	/* The tiles before this one are in place. */
 	uint64_t turn;
 };
 
-/* Return bounds between which there is only NaN, and bounds that make all non-zeros sure. */
+/* BOUNDS_NOTHING has bounds between which there is only NaN. With BOUNDS_NONZERO, all non-zeros are
+ * sure. */
 #define BOUNDS_NOTHING ((struct select_bounds){ KEY_MASK, KEY_INFINITY })
 #define BOUNDS_NONZERO ((struct select_bounds){ 0, 0 })
 
@@ -69,7 +71,7 @@ void sweep_run(struct sweep *w);
  * the interval of the pass. */
 size_t sweep_finish(struct sweep *w, struct known near, uint32_t *boundary);
 
-/* Selects the keys above floor, and the first `ties` of those equal to it. */
+/* A cut selects the keys above floor, and the first `ties` of those equal to it. */
 struct cut {
 	uint32_t floor;
 	size_t ties;

@@ -27,7 +27,7 @@ static void addends(const float *x, const uint32_t *sign, uint32_t row, size_t n
 
 /* Moves the smallest value to the front, then the next one, and so on up to the middle. Both
  * comparisons match the processors' instructions for the minimum and maximum of two numbers, even
- * for zeros of different sign, and no branch depends on the values. */
+ * for zeros of different sign. No branch depends on the values. */
 static inline float median(float *v, uint32_t n)
 {
 	for (uint32_t front = 0; front <= n / 2; front++)

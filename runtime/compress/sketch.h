@@ -10,12 +10,12 @@
 enum { SKETCH_ROWS_MAX = 15 };
 
 struct sketch_shape {
-	uint32_t rows;    /* odd, so that there is a middle estimate; 1 .. SKETCH_ROWS_MAX */
+	uint32_t rows;    /* odd, so that one estimate is in the middle; 1 .. SKETCH_ROWS_MAX */
 	uint32_t columns; /* >= 1 */
 	uint64_t seed;
 };
 
-/* cells[r * columns + bucket] += sign * x[j] for each of the n coordinates and each row. */
+/* Does cells[r * columns + bucket] += sign * x[j] for each of the n coordinates and each row. */
 void sketch_add(const struct sketch_shape *shape, const float *x, uint32_t n, float *cells);
 /* Sets out[j] to the median over the rows of the estimates of coordinate j. */
 void sketch_estimate(const struct sketch_shape *shape, const float *cells, uint32_t n, float *out);

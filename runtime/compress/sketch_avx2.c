@@ -23,8 +23,8 @@ AVX2 static inline __m256i alternate(__m256i a, __m256i b)
 
 /* ---- signs ---- */
 
-/* For each lane: the value at one coordinate, its first difference over SKETCH_GROUP coordinates,
- * the second difference, and the third, which is constant. All are below SKETCH_PRIME. */
+/* For each lane: the value at one coordinate, and its first, second and third differences over
+ * SKETCH_GROUP coordinates. The third difference is constant. All are below SKETCH_PRIME. */
 struct differences {
 	__m256i of[DIFFERENCES + 1];
 };
@@ -39,7 +39,7 @@ AVX2 static inline __m256i plus_modulo(__m256i a, __m256i b)
 	const __m256i prime = _mm256_set1_epi64x((int64_t)SKETCH_PRIME);
 	const __m256i less = _mm256_sub_epi64(_mm256_add_epi64(a, b), prime);
 
-	/* The top bit is set where the difference fell below zero. */
+	/* The top bit is set if the difference fell below zero. */
 	return _mm256_add_epi64(
 		less, _mm256_and_si256(prime, _mm256_cmpgt_epi64(_mm256_setzero_si256(), less)));
 }
@@ -155,7 +155,7 @@ AVX2 static inline __attribute__((always_inline)) void medians_of(float (*cells)
 	for (size_t i = 0; i < n; i += SKETCH_GROUP) {
 		__m256 v[SKETCH_ROWS_MAX];
 
-#pragma GCC unroll 8 /* unrolled like this, v stays in registers if the compiler knows rows */
+#pragma GCC unroll 8 /* unrolled in this way, v stays in registers if the compiler knows rows */
 		for (uint32_t r = 0; r < rows; r++)
 			v[r] = _mm256_xor_ps(_mm256_loadu_ps(cells[r] + i), row_signs(sign + i, r));
 #pragma GCC unroll 8

@@ -8,15 +8,16 @@
 #include "sketch_rules.h"
 #include <stddef.h>
 
-/* SKETCH_RUN: the most coordinates in one call of a kernel. SKETCH_GROUP: a "whole" n is a multiple
- * of this. */
+/* SKETCH_RUN: the most coordinates in one call of a kernel. SKETCH_GROUP: n is "whole" if it is a
+ * multiple of this. */
 enum { SKETCH_GROUP = 8, SKETCH_RUN = 1024 };
 
 struct sketch_kernels {
 	const char *name;
 	int (*usable)(void);
 	/* Computes the lower halves of sketch_signs() for the coordinates first .. first + n - 1. n
-	 * must be whole. Coordinates from 2^32 on, which no sketch has, are unspecified. */
+	 * must be whole. The results for coordinates from 2^32 on, which no sketch has, are
+	 * unspecified. */
 	void (*signs)(const struct sketch_hashes *h, uint32_t first, size_t n, uint32_t *signs);
 	/* Computes sketch_bucket() for the same coordinates. */
 	void (*buckets)(const struct sketch_hashes *h, uint32_t row, uint32_t first,
@@ -41,7 +42,7 @@ extern const struct sketch_kernels sketch_portable;
 extern const struct sketch_kernels sketch_avx2;
 #endif
 
-/* Best first; NULL ends the list. */
+/* The best version comes first; NULL ends the list. */
 extern const struct sketch_kernels *const sketch_versions[];
 /* Uses another version from now on; for tests and measurements. */
 void sketch_kernels_use(const struct sketch_kernels *kernels);

@@ -13,6 +13,7 @@ extern const size_t n_methods;
 
 /* Returns NULL if there is no method of this name. */
 const struct method *method_find(const char *name);
-/* Returns the method's name that is nearest to a mistyped name, or NULL if none is near. */
+/* Returns the name of the method that is most similar to a mistyped name, or NULL if none is
+ * similar. */
 const char *method_nearest(const char *name);
 #endif

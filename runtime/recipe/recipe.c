@@ -118,7 +118,7 @@ static int read_method_key(const struct word *w, struct draft *d)
 		    near ? "\"?" : "");
 }
 
-/* Reads a word without "=" other than auto, which is the name of a method. */
+/* Reads a word without "=" other than auto. Such a word is the name of a method. */
 static int read_name(const struct word *w, struct draft *d)
 {
 	const struct method *method = method_find(w->text);
@@ -253,16 +253,17 @@ static void set_dependent_defaults(struct draft *d)
 		r->dense[0] = '\0'; /* a seeded support ignores tensors */
 
 	if (r->when == WHEN_ASYNC && r->up.select == SELECT_ALL && r->up.values.type == VALUE_F32)
-		lossy = 0; /* each publication contains the whole model again, so no omission lasts
-			    */
+		lossy = 0; /* each publication contains the whole model again, so no omission
+			      lasts */
 	if (r->signal == SIGNAL_INNOVATION || r->signal == SIGNAL_SVRG ||
 	    r->update == UPDATE_AVERAGE)
-		lossy = 0; /* the next difference includes the omitted values; parameters are not
-			      gradients */
+		lossy = 0; /* the next difference includes the omitted values, because parameters
+			      are not gradients */
 	if (!axis_given(d, AXIS_MEMORY))
 		r->memory = lossy ? MEMORY_RESIDUAL : MEMORY_NONE;
 	if (recipe_variance(r) || r->update == UPDATE_SIGN || recipe_drifts(r))
-		r->placement = STEP_OUTSIDE; /* refuse_combinations() refuses a given "inside" */
+		r->placement = STEP_OUTSIDE; /* refuse_combinations() refuses "inside" if it was
+						written */
 	if (!d->mask_given)
 		r->mask = r->signal == SIGNAL_MOMENTUM && r->up.select != SELECT_ALL;
 }
@@ -273,12 +274,13 @@ static int rounds_one_way(const struct value_coding *values)
 	return value_few_bits(values->type) && (values->type != VALUE_UNIFORM || values->bits == 1);
 }
 
-/* Warns about combinations that are allowed but rarely meant, each once in a process. */
+/* Warns about combinations that are allowed but rarely intended. Each warning appears once in a
+ * process. */
 static void warn_about_combinations(const struct recipe *r)
 {
 	static atomic_flag said_dropped = ATOMIC_FLAG_INIT;
 	static atomic_flag said_twice = ATOMIC_FLAG_INIT, said_signs = ATOMIC_FLAG_INIT;
-	/* Unbiased selectors drop values on purpose, and randk scales the rest accordingly. */
+	/* Unbiased selectors drop values on purpose. randk scales the others to compensate. */
 	int biased = 0;
 	const struct direction *const ways[] = { &r->up, &r->down };
 
@@ -342,7 +344,7 @@ int recipe_parse(const char *text, struct recipe *out)
 	if (!next_word(rest, &w))
 		rest = RECIPE_DEFAULT;
 
-	/* Padding is zeroed as well, so that equal recipes are equal bytes. */
+	/* Padding is also zeroed, so that equal recipes have equal bytes. */
 	memset(&d, 0, sizeof(d));
 	d.recipe.up.density = d.recipe.down.density = 1;
 	d.recipe.update = UPDATE_SGD;
@@ -384,7 +386,8 @@ int recipe_count(struct recipe *r, uint64_t n)
 				    recipe_axes[i].key, recipe_axes[i].words[d->select], d->count,
 				    (unsigned long long)n, recipe_axes[i].key);
 		d->density = (double)d->count / (double)n;
-		while (density_count(d->density, n) > d->count) /* the quotient was rounded up */
+		while (density_count(d->density, n) > d->count) /* the quotient was rounded up,
+								   so it may be too large */
 			d->density = nextafter(d->density, 0);
 	}
 	return SLUICE_OK;

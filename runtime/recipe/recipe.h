@@ -77,7 +77,7 @@ enum update_kind {
 };
 enum when_kind { WHEN_ALWAYS, WHEN_EVERY, WHEN_LAZY, WHEN_LAZY_SERVER, WHEN_ASYNC };
 enum nonfinite_policy { NONFINITE_ABORT, NONFINITE_SKIP, NONFINITE_ZERO, NONFINITE_SKIP_ALL };
-enum { LAZY_WINDOW_MAX = 100 }; /* number of model changes that when=lazy looks back on */
+enum { LAZY_WINDOW_MAX = 100 }; /* the most model changes that when=lazy compares */
 enum coding_choice { CODING_FAST, CODING_SMALL };
 enum guard_kind { GUARD_WARN, GUARD_RAISE, GUARD_NONE };
 enum reduce_kind { REDUCE_MEAN, REDUCE_SENDERS };
@@ -85,27 +85,27 @@ enum warmup_unit { WARMUP_STEPS, WARMUP_EPOCHS };
 
 struct direction {
 	enum selection select;
-	double density; /* 1 if the selector has none, and for a count before recipe_count() */
-	/* The number of coordinates of the whole vector, instead of a density; 0: a density is
+	double density; /* 1 if the selector has none; also 1 for a count before recipe_count() */
+	/* The number of coordinates of the whole vector, in place of a density; 0 if a density is
 	 * given. */
 	uint32_t count;
-	float level;                       /* threshold: lambda; variance: epsilon; else 0 */
-	uint32_t block;                    /* for block-topk: the length of a block; else 0 */
+	float level;                       /* threshold: lambda; variance: epsilon; otherwise 0 */
+	uint32_t block;                    /* for block-topk: the length of a block; otherwise 0 */
 	int chunks;                        /* for cyclic */
 	uint32_t sketch_rows, sketch_pool; /* for sketch: rows, and how many times the published
 					      coordinates are requested */
 	float sketch_width;                /* for sketch: columns per published coordinate */
-	uint32_t every; /* for global: steps from one histogram to the next; else 0 */
+	uint32_t every; /* for global: steps between two histograms; otherwise 0 */
 	struct value_coding values;
 };
 
-/* when=lazy and lazy-server. window is 0 with other words. */
+/* The words of when=lazy and lazy-server. window is 0 with other values of when=. */
 struct lazy_words {
 	uint32_t window, longest; /* longest: 0 means no bound */
 	float weight;
 };
 
-/* update=adam and adamw. decay: of adamw. */
+/* The numbers of update=adam and adamw. decay is only for adamw. */
 struct adam_words {
 	float beta1, beta2, epsilon, decay;
 };
@@ -116,26 +116,28 @@ struct average_words {
 	float alpha;    /* ema, storm, igt: the weight of a step's vector; 0 stands for 1/t */
 };
 struct drift_words {
-	float rate; /* of the shards' update; 1 unless signal=drift */
+	float rate; /* the rate of the shards' update; 1 unless signal=drift */
 	float keep; /* a worker's parameters are the common ones less keep * residual */
 	float mix;  /* share of a worker's own parameters in those after an exchange */
 };
 struct warmup_words {
 	double length;
 	enum warmup_unit unit;
-	int dense; /* everything is sent in 8 bits, instead of a falling density */
+	int dense; /* 1: in these steps everything is sent in 8 bits, and no density falls */
 };
 struct every_words {
-	uint32_t period; /* steps between two exchanges of a coordinate; 1 unless when=every */
-	/* Parts of the parameters that are exchanged at different steps of a period. */
+	uint32_t period; /* steps between two exchanges of the same coordinate; 1 unless
+			    when=every */
+	/* Number of parts into which the parameters are cut. They are exchanged at different steps
+	 * of a period. */
 	uint32_t fragments;
 	uint32_t late; /* steps from the push of an exchange to the pull that applies it */
 };
 struct async_words {
-	/* The largest number of updates between the parameters of a push and its arrival; else 0.
-	 */
+	/* when=async: the most updates that a shard may have made since it published the parameters
+	 * of a push; otherwise 0. */
 	uint32_t staleness;
-	int whole; /* parameters are published instead of their difference from the anchor */
+	int whole; /* 1: parameters are published in place of their difference from the anchor */
 };
 
 struct recipe {
@@ -147,7 +149,8 @@ struct recipe {
 	struct drift_words drift;
 	enum memory_kind memory;
 	float memory_beta;  /* lowpass, twostep */
-	float memory_decay; /* residual: the share of it that is left one exchange later; else 1 */
+	float memory_decay; /* residual: the share of it that is left after one exchange;
+			       otherwise 1 */
 	uint64_t reset;     /* steps; 0: never */
 	enum placement placement;
 	enum update_kind update;
@@ -157,7 +160,7 @@ struct recipe {
 	struct warmup_words warmup;
 	char dense[256]; /* comma list of patterns, "" for none */
 	float clip;      /* 0: none */
-	int clip_median; /* pushes are scaled down to the median norm of all workers' pushes */
+	int clip_median; /* 1: pushes are scaled down to the median norm of all workers' pushes */
 	enum reduce_kind reduce; /* senders: a coordinate's sum is divided by the number of its
 				    nonzero values */
 	float decay;
@@ -178,13 +181,13 @@ struct recipe {
 #define RECIPE_DEFAULT "up=topk(0.01) down=topk(0.05) memory=residual update=sgd"
 enum { RECIPE_TEXT_BYTES = 1024 };
 
-/* Compiles a recipe. NULL or "" means RECIPE_DEFAULT. Otherwise fails with SLUICE_EINVAL. The
- * message for an unknown key, value or argument names the nearest known word and lists all known
- * words. The message for a key that is given twice, a density outside (0, 1], a momentum outside
- * [0, 1) or trailing text quotes the wrong word. Combinations that make no sense are refused with
- * the reason (recipe_exclusions.c). */
+/* Compiles a recipe. NULL or "" means RECIPE_DEFAULT. If the text is wrong, fails with
+ * SLUICE_EINVAL. The message for an unknown key, value or argument names the most similar known
+ * word and lists all known words. The message for a key that is given twice, a density outside (0,
+ * 1], a momentum outside [0, 1) or trailing text quotes the wrong word. Combinations that are not
+ * possible are refused with the reason (recipe_exclusions.c). */
 int recipe_parse(const char *text, struct recipe *out);
-/* Writes the normalised text with every axis spelled out; recipe_parse() of it gives the same
+/* Writes the normalised text, which contains every axis. recipe_parse() of this text gives the same
  * recipe. */
 void recipe_print(const struct recipe *r, char text[RECIPE_TEXT_BYTES]);
 /* Turns counts into densities. n is the number of coordinates of the whole vector that are not
@@ -209,7 +212,7 @@ static inline int recipe_velocity(const struct recipe *r)
 	return r->update == UPDATE_MOMENTUM || r->update == UPDATE_NESTEROV ||
 	       r->update == UPDATE_EMA || (recipe_variance(r) && r->adam.beta1 > 0);
 }
-/* Returns 1 if a step may have a second gradient, given by sluice_push_pair(). */
+/* Returns 1 if a step may have a second gradient, which sluice_push_pair() passes. */
 static inline int recipe_pairs(const struct recipe *r)
 {
 	return r->signal == SIGNAL_STORM || r->signal == SIGNAL_SVRG;
@@ -228,8 +231,8 @@ static inline int recipe_averages(const struct recipe *r)
 {
 	return recipe_source(r) == SOURCE_PARAMS;
 }
-/* Returns 1 if the program has its own optimizer, and the workers exchange how far their parameters
- * have moved from the common ones. */
+/* Returns 1 if the program has its own optimizer, and the workers exchange the difference between
+ * their parameters and the common ones. */
 static inline int recipe_drifts(const struct recipe *r)
 {
 	return recipe_source(r) == SOURCE_DRIFT;
@@ -239,7 +242,8 @@ static inline int recipe_pushes_params(const struct recipe *r)
 {
 	return recipe_averages(r) || recipe_drifts(r);
 }
-/* Returns 1 if a pull returns the mean of what was pushed, and the library has no parameters. */
+/* Returns 1 if a pull returns the mean of the pushed vectors. The library then has no
+ * parameters. */
 static inline int recipe_pulls_mean(const struct recipe *r)
 {
 	return r->update == UPDATE_NONE;

@@ -15,7 +15,7 @@ static const char density_rule[] = "density must be above 0 and at most 1, the s
 
 /* ---- selectors ------------------------------------------------------------- */
 
-/* Refuses a number above 1. The user probably meant a count or a percentage. */
+/* Refuses a number above 1, with which the user probably meant a count or a percentage. */
 static int refuse_density(const struct word *w, const struct item *item, double number, int counted)
 {
 	const char *text = item->argument;

@@ -10,10 +10,10 @@
 
 /* ---- facts of a recipe ------------------------------------------------------- */
 
-/* A set of facts is a mask. */
+/* A set of facts, with one bit for each fact. */
 __extension__ typedef unsigned __int128 fact_set;
 
-/* Each value of five axes has a bit; HAS() are the other facts. */
+/* Each value of five axes has a bit. HAS() gives the bits of all other facts. */
 #define BIT(n)          ((fact_set)1 << (n))
 #define SIGNAL(name)    BIT(SIGNAL_##name)
 #define MEMORY(name)    BIT(FIRST_MEMORY + MEMORY_##name)
@@ -30,8 +30,8 @@ __extension__ typedef unsigned __int128 fact_set;
 #define LAZY       (WHEN(LAZY) | WHEN(LAZY_SERVER))
 #define ADAMS      (UPDATE(ADAM) | UPDATE(ADAMW))
 
-/* Each fact with its condition. r is the recipe, up and down are its selectors, and of_up and
- * of_down are their kinds. */
+/* Each fact and its condition. r is the recipe, up and down are its selectors, and of_up and
+ * of_down are the kinds of these. */
 #define HAS_LIST(FACT)                                                                             \
 	FACT(AUTO, r->automatic)                                                                   \
 	FACT(UP_WORD, axis_given(d, AXIS_UP))                                                      \
@@ -97,25 +97,27 @@ enum {
 };
 _Static_assert(FACTS <= 128, "facts of a recipe are bits of 128");
 
-/* Two-step memory with BETA = 1 grows without bound if the selection leaves too much behind. */
+/* Returns 1 if the memory may grow without bound. This is so for two-step memory with BETA = 1 if
+ * the selection does not send enough. */
 static int diverges(const struct recipe *r)
 {
 	const struct value_coding *values = &r->up.values;
 	const int few_bits = value_few_bits(values->type) && values->type != VALUE_ROUND;
-	const double least_density = 0.5; /* the density is 1 for selectors that have none */
+	const double least_density = 0.5; /* for a selector without a density, it is 1 */
 
 	return r->update == UPDATE_EMA && r->memory_beta == 1 &&
 	       (r->automatic || r->up.density < least_density || (few_bits && values->bits < 3));
 }
 
-/* schedule_compile() compares a warm-up in epochs. */
+/* Returns 1 if the variance is frozen before the dense steps end. schedule_compile() checks this if
+ * the warm-up is given in epochs. */
 static int freezes_sparse(const struct recipe *r)
 {
 	return r->freeze && (!r->warmup.dense || (r->warmup.unit == WARMUP_STEPS &&
 						  (double)r->freeze > r->warmup.length));
 }
 
-/* An average must set exactly the parameters that are pushed. */
+/* Returns 1 if an average would not set exactly the parameters that are pushed. */
 static int is_unpaired(const struct recipe *r)
 {
 	const int blocks = r->up.select == SELECT_BLOCK;
@@ -141,8 +143,8 @@ static fact_set facts_of(const struct draft *d)
 
 /* ---- the table --------------------------------------------------------------- */
 
-/* A recipe with one of the facts `of` and one of the facts `with` is refused. {KEY} in the sentence
- * stands for the recipe's word of that key. */
+/* A recipe is refused if it has one of the facts `of` and one of the facts `with`. In the sentence,
+ * {KEY} stands for the recipe's word of that key. */
 struct exclusion {
 	fact_set of, with;
 	const char *sentence;
@@ -429,8 +431,8 @@ static const struct exclusion exclusions[] = {
 
 /* ---- the refusal -------------------------------------------------------------- */
 
-/* Returns the word that the recipe contains for the key, which has n characters. For a key up or
- * down that is not given, an automatic recipe contains the word auto. */
+/* Returns the word that the recipe contains for the key, which has n characters. If the recipe is
+ * automatic and the key is up or down, which it does not contain, returns the word auto. */
 static const char *word_of_key(const struct draft *d, const char *key, size_t n)
 {
 	for (int id = 0; id < AXES; id++) {

@@ -332,7 +332,7 @@ static int read_mix(const struct word *w, const struct item *item, float *out)
 	return rc ? rc : *out < 1 ? SLUICE_OK : refuse_number(w, item->argument, rule);
 }
 
-/* Reads an option that follows every(STEPS). *given: the options before it, as bits. */
+/* Reads an option that follows every(STEPS). *given has a bit for each earlier option. */
 static int read_every_option(const struct word *w, const struct item *item, struct recipe *r,
 			     unsigned *given)
 {
@@ -581,7 +581,7 @@ static int read_keep(const struct word *w, struct draft *d)
 	return rc ? rc : *keep <= 1 ? SLUICE_OK : refuse_number(w, w->value, rule);
 }
 
-/* Reads one word of the axis's list, without an argument, to *out. */
+/* Reads one word from the axis's list to *out. The word must not have an argument. */
 static int read_choice(const struct word *w, int *out)
 {
 	int rc = 0;

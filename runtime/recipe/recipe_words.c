@@ -182,7 +182,8 @@ static const char *shortest(double value, int is_float, char text[NUMBER_BYTES])
 
 /* ---- items ------------------------------------------------------------------ */
 
-/* For "topk0.1" or "topk=0.1", returns the word that lacks its parentheses, else NULL. */
+/* If the text is like "topk0.1" or "topk=0.1", returns the word that lacks its parentheses,
+ * otherwise NULL. */
 static const char *word_without_parentheses(const struct axis *axis, const char *name,
 					    const char **number)
 {
@@ -274,7 +275,7 @@ write_text(struct writer *w, const char *format, ...)
 	va_end(args);
 	if (n > 0)
 		w->n += (size_t)n;
-	/* impossible: all axes at their longest take about 600 bytes. */
+	/* cannot happen, because all axes at their longest take about 600 bytes */
 	if (w->n >= RECIPE_TEXT_BYTES)
 		w->n = RECIPE_TEXT_BYTES - 1;
 }

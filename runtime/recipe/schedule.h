@@ -9,16 +9,17 @@
  * closings. */
 enum phase_direction { PHASE_UP, PHASE_DOWN };
 enum phase_payload {
-	PAYLOAD_PAIRS,   /* positions of the sender's own selection, and values */
+	PAYLOAD_PAIRS,   /* positions and values of the sender's own selection */
 	PAYLOAD_VALUES,  /* values of all coordinates */
-	PAYLOAD_AGREED,  /* values of the coordinates that an earlier phase of the step agreed on */
+	PAYLOAD_AGREED,  /* values at the coordinates on which an earlier phase of the step
+			    agreed */
 	PAYLOAD_INDICES, /* positions alone */
 	PAYLOAD_SKETCH,  /* a sketch of all coordinates */
 	PAYLOADS
 };
 enum phase_close {
-	CLOSE_ALL_LIVING, /* when the messages of all living workers have arrived */
-	CLOSE_ANY,        /* with each push of any worker */
+	CLOSE_ALL_LIVING, /* ends when the messages of all living workers have arrived */
+	CLOSE_ANY,        /* ends with each push of any worker */
 	CLOSINGS
 };
 struct phase {
@@ -29,17 +30,18 @@ struct phase {
 
 enum { SCHEDULE_PHASES = 4 };
 struct schedule {
-	uint64_t
-		reset; /* steps from one step that sends everything to the next; 0: there is none */
+	uint64_t reset; /* number of steps between two steps that send everything; 0: there are
+			   none */
 	struct phase phases[SCHEDULE_PHASES];
-	unsigned n_phases, n_downs; /* downs: how often a shard publishes in a step */
-	/* The update rule moves coordinates that no message of the step names: weights decay, or
-	 * the shards keep a momentum. */
+	unsigned n_phases, n_downs; /* downs are the publications of a shard in a step */
+	/* 1: the update rule moves coordinates that no message of the step names, because weights
+	 * decay or the shards keep a momentum. */
 	int moves_all;
 	uint64_t warmup_steps;
-	int warmup_dense; /* everything is sent in 8 bits in these steps */
-	int raises;       /* guard=raise: densities may double up to 1 */
-	/* svrg: a worker's steps between two anchors, including the step of one anchor; else 0. */
+	int warmup_dense; /* 1: everything is sent in 8 bits in these steps */
+	int raises;       /* 1: guard=raise, so densities may double up to 1 */
+	/* svrg: number of a worker's steps between two anchors, including the step at one of them;
+	 * otherwise 0. */
 	uint64_t anchor_period;
 };
 
@@ -48,14 +50,15 @@ static inline const struct phase *schedule_phase(const struct schedule *s, unsig
 	return &s->phases[phase];
 }
 
-/* decays: some tensor has a rule with a weight decay, even if decay= is 0. Fails with SLUICE_EINVAL
- * if warmup is given in epochs and steps_per_epoch is 0, or if freeze is after a dense warm-up. */
+/* decays: 1 if some tensor has a rule with a weight decay, even if decay= is 0. Fails with
+ * SLUICE_EINVAL if the warm-up is given in epochs and steps_per_epoch is 0, or if freeze is after a
+ * dense warm-up. */
 int schedule_compile(const struct recipe *recipe, uint64_t steps_per_epoch, int decays,
 		     struct schedule *out);
 /* Each worker takes an equal part of svrg's steps, rounded up, and one more step at the anchor. */
 void schedule_anchors(struct schedule *s, const struct recipe *recipe, int workers);
-/* Return 1 if step t = 1, 2, ... pushes the full gradient at the anchor; and 1 if it is the last
- * step before the next anchor. */
+/* schedule_at_anchor() returns 1 if step t = 1, 2, ... pushes the full gradient at the anchor.
+ * schedule_before_anchor() returns 1 if it is the last step before the next anchor. */
 int schedule_at_anchor(const struct schedule *s, uint64_t step);
 int schedule_before_anchor(const struct schedule *s, uint64_t step);
 /* Returns the worker that selects for all in step t = 1, 2, ... */
@@ -75,12 +78,13 @@ uint32_t schedule_next_fragment(const struct recipe *recipe, uint64_t steps);
 double schedule_density(const struct schedule *s, const struct direction *d, uint64_t step);
 /* Returns the largest density of any step, which determines the size of slots and logs. */
 double schedule_largest_density(const struct schedule *s, const struct direction *d);
-/* guard=raise: returns how often the densities can double until everything is sent; else 0. */
+/* guard=raise: returns how many times the densities can double until everything is sent; otherwise
+ * 0. */
 unsigned schedule_raises_most(const struct recipe *recipe);
 /* Returns the density after this number of doublings, at most 1. */
 double schedule_raised(const struct direction *d, double density, unsigned doublings);
-/* Returns 1 if the step sends everything that remains, in f32: in both directions because of
- * reset=, or up at an anchor. */
+/* Returns 1 if the step sends everything that remains, in f32. This happens in both directions
+ * because of reset=, or upwards at an anchor. */
 int schedule_sends_all(const struct schedule *s, uint64_t step);
 /* How a dense warm-up writes values. */
 #define WARMUP_VALUES ((struct value_coding){ VALUE_UNIFORM, 8, UNIFORM_BLOCK, 0 })
@@ -90,6 +94,6 @@ int schedule_warms_up_dense(const struct schedule *s, uint64_t step);
 /* Returns how a direction writes the values of a step. */
 struct value_coding schedule_values(const struct schedule *s, const struct direction *d,
 				    uint64_t step);
-/* Returns how many of n coordinates the density selects: at least 1 for n > 0. */
+/* Returns how many of n coordinates the density selects. This is at least 1 for n > 0. */
 uint64_t schedule_count(double density, uint64_t n);
 #endif
