@@ -30,8 +30,8 @@ struct settings {
 		int link_lost_after_ms; /* SLUICE_LINK_LOST_AFTER, 60s */
 		int warn_after_ms;      /* SLUICE_WARN_AFTER, 10s */
 		int wait_timeout_ms;    /* SLUICE_WAIT_TIMEOUT, 600s */
-		int boot_timeout_ms;    /* SLUICE_BOOT_TIMEOUT, 60s: exchanges with the launcher,
-					   and connecting */
+		int boot_timeout_ms;    /* SLUICE_BOOT_TIMEOUT, 60s: limit for exchanges with the
+					   launcher and for connecting */
 	} patience;
 	char control_interface[256]; /* SLUICE_CONTROL_INTERFACE: as SLUICE_INTERFACE */
 	int mesh;                    /* SLUICE_MESH, 64 */

@@ -78,7 +78,7 @@ static int listen_at(struct cm *c)
 	led_to = c->listener->verbs ? ibv_get_device_name(c->listener->verbs->device) : "no device";
 	if (strcmp(led_to, c->device->name) != 0)
 		return fail(SLUICE_EDEVICE,
-			    "verbs: the address of %s leads to %s: two devices share it",
+			    "verbs: the address of %s leads to %s: two devices share this address",
 			    c->device->name, led_to);
 	memcpy(&c->address, rdma_get_local_addr(c->listener), sizeof(c->address));
 	c->port = ntohs(rdma_get_src_port(c->listener));

@@ -54,7 +54,7 @@ static void answer_hello(struct connect *c, const struct carrier_event *event,
 		refuse_request(c, event, hello, REFUSAL_GONE,
 			       "this rank has given up on that peer");
 	else if (proofs_reply(c->proofs, event, hello))
-		refuse_request(c, event, hello, REFUSAL_FAILED, "no reply could be made");
+		refuse_request(c, event, hello, REFUSAL_FAILED, "this rank could not make a reply");
 }
 
 static void answer_proof(struct connect *c, const struct carrier_event *event, struct frame *proof,

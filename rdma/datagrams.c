@@ -159,7 +159,8 @@ int datagrams_send(struct datagrams *d, struct ibv_ah *to, uint32_t qpn, uint32_
 		err = ibv_post_send(d->qp, &wr, &bad);
 	}
 	if (err) {
-		snprintf(why, DATAGRAM_WHY_BYTES, "no datagram could be sent: %s", errno_text(err));
+		snprintf(why, DATAGRAM_WHY_BYTES, "this rank could not send a datagram: %s",
+			 errno_text(err));
 		return -1;
 	}
 	d->sent++;
@@ -259,7 +260,7 @@ static int make_parts(struct datagrams *d, struct ibv_context *context)
 	d->sends = lesser(lesser(SENDS_MOST, counted(a->max_qp_wr)), counted(a->max_cqe));
 	if (!rc && (d->receives < LEAST || d->sends < LEAST))
 		return fail(SLUICE_EDEVICE,
-			    "verbs: %s is too small for datagrams: %d requests, %d "
+			    "verbs: %s is too small for datagrams: it has only %d requests and %d "
 			    "completions",
 			    d->device->name, a->max_qp_wr, a->max_cqe);
 	if (!rc)

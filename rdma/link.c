@@ -109,8 +109,8 @@ static int make_pair(struct link *l)
 
 	if (context != l->shared->context) {
 		snprintf(l->why, sizeof(l->why),
-			 "the route to it leads through %s, and not through %s (a bond of two "
-			 "cards?)",
+			 "the route to it leads through %s, and not through %s (are they a bond of "
+			 "two cards?)",
 			 ibv_get_device_name(context->device), l->shared->device->name);
 		return -1;
 	}

@@ -367,7 +367,7 @@ int ofi_fabric_register(struct ofi_fabric *f, const void *base, size_t bytes, ui
 	if (rc || !err)
 		return rc;
 	return fail(err == -FI_ENOMEM ? SLUICE_ENOMEM : SLUICE_EDEVICE,
-		    "%s: %s: fi_mr_reg of %zu bytes: %s%s", what, f->choice.text, bytes,
+		    "%s: %s: fi_mr_reg of %zu bytes failed: %s%s", what, f->choice.text, bytes,
 		    ofi_fabric_error(f, err),
 		    err == -FI_ENOMEM ? "; look at the limit on locked memory (ulimit -l)" : "");
 }

@@ -380,11 +380,12 @@ static int choose_named(struct fi_info *list, const char *provider, const char *
 	char there[300];
 
 	if (too_old(row, version))
-		return fail_quietly(SLUICE_ENOSUPP,
-				    "provider %s %s in libfabric %u.%u: it needs %u.%u or later%s",
-				    provider, row->why, FI_MAJOR(version), FI_MINOR(version),
-				    FI_MAJOR(row->since), FI_MINOR(row->since),
-				    row->tcp ? "; for TCP name the provider net" : "");
+		return fail_quietly(
+			SLUICE_ENOSUPP,
+			"provider %s %s in libfabric %u.%u: install libfabric %u.%u or later%s",
+			provider, row->why, FI_MAJOR(version), FI_MINOR(version),
+			FI_MAJOR(row->since), FI_MINOR(row->since),
+			row->tcp ? ", or for TCP name the provider net" : "");
 	*out = by_place(list, first_fit(list, provider, interface), interface);
 	if (*out)
 		return SLUICE_OK;
@@ -591,11 +592,10 @@ static int check_notice(const struct ofi_choice *choice)
 {
 	if (!choice->row->unplaced || ofi_choice_notice(choice) == OFI_NOTICE_NARROW)
 		return SLUICE_OK;
-	return fail_quietly(
-		SLUICE_ENOSUPP,
-		"%s: its puts carry no data with the sender's name, and without that "
-		"nothing shows when they are in place: set SLUICE_PROVIDER=tcp (or net)",
-		choice->text);
+	return fail_quietly(SLUICE_ENOSUPP,
+			    "%s: its puts carry no data that names the sender, so nothing shows "
+			    "when they are in place: set SLUICE_PROVIDER=tcp (or net)",
+			    choice->text);
 }
 
 int ofi_choose(const char *provider, const char *interface, struct ofi_choice *out)

@@ -185,9 +185,9 @@ static int move_part(struct ofi_trial *t, int get, const struct fid_mr *mr, void
 		return 0;
 	snprintf(why, OFI_TRIAL_WHY_BYTES, "the provider cannot %s it: %s", get ? "write" : "read",
 		 rc                  ? ofi_fabric_error(t->fabric, rc) :
-		 t->device.under_way ? "no completion" :
+		 t->device.under_way ? "libfabric does not report the end of the transfer" :
 		 t->device.error     ? t->device.text :
-				       "no notice");
+				       "no notice arrives");
 	return -1;
 }
 
@@ -218,7 +218,7 @@ static int prove_device(struct ofi_trial *t, const struct fid_mr *mr, const stru
 int ofi_trial_of_device(struct ofi_trial *t, const struct fid_mr *mr, const struct memory *memory,
 			const struct ofi_driver *driver, char why[OFI_TRIAL_WHY_BYTES])
 {
-	snprintf(why, OFI_TRIAL_WHY_BYTES, "its trial cannot be prepared");
+	snprintf(why, OFI_TRIAL_WHY_BYTES, "this rank could not prepare the trial");
 	if (t->device.under_way) {
 		snprintf(why, OFI_TRIAL_WHY_BYTES, "an earlier trial has not ended");
 		return -1;

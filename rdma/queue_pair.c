@@ -32,7 +32,8 @@ int qp_make(struct queue_pair *p, void *owner, char why[QP_WHY_BYTES])
 	p->qp = queues_pair_make(c->queues, rights_peer_domain(c->rights), owner,
 				 c->sizes->credits);
 	if (!p->qp) {
-		snprintf(why, QP_WHY_BYTES, "no queue pair could be made: %s", errno_text(errno));
+		snprintf(why, QP_WHY_BYTES, "this rank could not make a queue pair: %s",
+			 errno_text(errno));
 		return -1;
 	}
 	return 0;

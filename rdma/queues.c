@@ -136,8 +136,8 @@ int queue_sizes_choose(const struct verbs_device *device, uint32_t peers, uint32
 	if (s.log_entries < LOG_LEAST || s.credits < lesser(CREDITS_LEAST, queue_depth) ||
 	    peers >= (uint32_t)a->max_qp)
 		return fail_quietly(SLUICE_ENOSUPP,
-				    "%s is too small for %u peers: %d work requests, %d receives, "
-				    "%d completions, %d queue pairs",
+				    "%s is too small for %u peers: it has %d work requests, %d "
+				    "receives, %d completions and %d queue pairs",
 				    device->name, peers, a->max_qp_wr,
 				    s.apart ? a->max_qp_wr : a->max_srq_wr, a->max_cqe, a->max_qp);
 	s.completions = completions_of(&s, s.peers);

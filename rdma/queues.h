@@ -21,7 +21,8 @@ enum {
 
 /* Sizes that follow from the job and the device. They do not change while the queues are open. */
 struct queue_sizes {
-	uint32_t log_entries;       /* transfers and work requests of one peer; a power of two */
+	uint32_t log_entries;       /* the most transfers and work requests that are open with
+				       one peer; a power of two */
 	uint32_t peers;             /* for which the queues have room at first; see queues_grow() */
 	uint32_t receives, credits; /* for all these peers; for one of them */
 	uint32_t later_credits;     /* for one of the other peers */

@@ -128,7 +128,7 @@ static int loop_open(struct ibv_pd *pd, const struct verbs_device *device, struc
 
 failed:
 	snprintf(why, PROVE_WHY_BYTES,
-		 "it could not be tested: no queue pair from this process to itself: %s",
+		 "this rank could not test it, because it has no queue pair to itself: %s",
 		 errno_text(errno));
 	return -1;
 }
@@ -399,14 +399,14 @@ int register_host(struct ibv_pd *pd, void *base, size_t bytes, int access, const
 		*out = ibv_reg_mr(pd, base, bytes, access & ~IBV_ACCESS_RELAXED_ORDERING);
 		if (*out && !atomic_exchange(&ordering_refused, 1))
 			log_line(LOG_INFO, "rdma",
-				 "verbs: ibv_reg_mr of %s with relaxed ordering: %s; "
+				 "verbs: ibv_reg_mr of %s with relaxed ordering failed: %s; "
 				 "regions for which this fails are registered without it",
 				 what, errno_text(err));
 	}
 	if (*out)
 		return SLUICE_OK;
 	return fail(errno == ENOMEM ? SLUICE_ENOMEM : SLUICE_EDEVICE,
-		    "%s: ibv_reg_mr of %zu bytes with access 0x%x: %s%s", what, bytes,
+		    "%s: ibv_reg_mr of %zu bytes with access 0x%x failed: %s%s", what, bytes,
 		    (unsigned)access, errno_text(errno),
 		    errno == ENOMEM ? "; look at the limit on locked memory (ulimit -l)" : "");
 }

@@ -170,8 +170,8 @@ static int offer_locked(struct rights_peer *p, const struct region *region, size
 				  windows_access(region), &part->windows);
 	if (!rc && !part->offered && offered + offered_keys(part) > KEYS_MAX)
 		rc = fail(SLUICE_ENOSUPP,
-			  "verbs: rank %d has %u keys of this rank's regions and needs %u for "
-			  "region %s; %d are possible",
+			  "verbs: rank %d has %u keys of this rank's regions and needs %u more for "
+			  "region %s, but a rank can have only %d",
 			  p->peer, offered, offered_keys(part), region->name, KEYS_MAX);
 	if (!rc && !holder->remote)
 		rc = register_host(p->pd, (char *)region->base + from, n,
@@ -615,7 +615,7 @@ void rights_peer_end(struct rights_peer *p)
 	register_end(&p->copies_mr);
 	err = p->pd && p->pd != rights->pd ? ibv_dealloc_pd(p->pd) : 0;
 	if (err)
-		log_line(LOG_WARN, "rdma", "verbs: ibv_dealloc_pd of rank %d: %s", p->peer,
+		log_line(LOG_WARN, "rdma", "verbs: ibv_dealloc_pd for rank %d failed: %s", p->peer,
 			 errno_text(err));
 	p->pd = NULL;
 	pthread_mutex_unlock(&rights->lock);

@@ -145,7 +145,7 @@ static inline void fetch_what_is_written(const struct shm_peer *peer, const stru
 {
 	if (x->kind == TRANSFER_PUT_NOTIFY)
 		fetch_to_write((const void *)peer->out.at.next);
-	/* x is not validated yet, but a prefetch may use any address. */
+	/* x is not validated yet, but a prefetch from a wrong address does no harm. */
 	if (x->kind != TRANSFER_GET && x->remote)
 		fetch_to_write((const void *)((uintptr_t)shm_remote_of(x->remote)->there.base +
 					      x->offset));
@@ -498,8 +498,8 @@ static int tick_for_peers(struct shm *shm)
 
 	if (!rc && !shm->blind)
 		log_line(LOG_WARN, "rdma",
-			 "shm: no pidfd_open (Linux 5.3) here: the end of a rank is noticed up to "
-			 "%d ms late",
+			 "shm: this kernel lacks pidfd_open (Linux 5.3 has it), so this rank "
+			 "notices the end of another one up to %d ms late",
 			 BLIND_TICK_NS / 1000000);
 	shm->blind |= !rc;
 	return rc;

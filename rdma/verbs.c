@@ -420,8 +420,8 @@ static int verbs_post(struct endpoint *e, const struct transfer *x)
 	entries = sendlog_entries(x, &target);
 	if (entries > v->sizes.log_entries)
 		return fail(SLUICE_ENOSUPP,
-			    "verbs: %zu bytes to or from rank %d touch %llu memory windows, and a "
-			    "queue holds %u requests; transfer them in parts",
+			    "verbs: %zu bytes to or from rank %d touch %llu memory windows, but a "
+			    "queue holds only %u requests; transfer them in parts",
 			    x->bytes, e->peer, (unsigned long long)entries, v->sizes.log_entries);
 	if (!sendlog_room(ep->log, x, entries))
 		return SLUICE_EAGAIN;

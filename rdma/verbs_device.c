@@ -206,9 +206,9 @@ enum verbs_fork verbs_fork_guard(void)
 		return VERBS_FORK_GUARDED;
 	if (!atomic_exchange(&warned, 1))
 		log_line(LOG_WARN, "rdma",
-			 "verbs: ibv_fork_init: %s; on this kernel (before Linux 5.12) a child "
-			 "process, such as a worker of a DataLoader, may break this rank: open "
-			 "the job before other users of RDMA, or start children by spawn",
+			 "verbs: ibv_fork_init failed: %s; on this kernel (before Linux 5.12) a "
+			 "child process, such as a worker of a DataLoader, may break this rank: "
+			 "open the job before other users of RDMA, or start children by spawn",
 			 errno_text(err));
 	return VERBS_FORK_DANGEROUS;
 }

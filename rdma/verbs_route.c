@@ -163,7 +163,7 @@ void verbs_routes_try(const struct verbs_device *own, struct route *routes, int 
 	if (p.trials && flags >= 0 && !fcntl(p.channel->fd, F_SETFL, flags | O_NONBLOCK))
 		run_trials(&p);
 	else
-		snprintf(why, cap, "no trial could be made: %s", errno_text(errno));
+		snprintf(why, cap, "this rank could not try the routes: %s", errno_text(errno));
 	if (p.channel)
 		rdma_destroy_event_channel(p.channel);
 	free(p.trials);

@@ -49,8 +49,8 @@ int windows_open(const struct windows_config *config, struct windows **out)
 	if (n > REGION_KEYS_MOST)
 		return fail(SLUICE_ENOSUPP,
 			    "verbs: region %s of %llu bytes needs %llu memory windows of %s for "
-			    "rank %d, and %d are possible; open more shards or smaller regions, or "
-			    "set SLUICE_MEMORY_WINDOWS=no",
+			    "rank %d, but a region can have only %d; open more shards or smaller "
+			    "regions, or set SLUICE_MEMORY_WINDOWS=no",
 			    config->region, (unsigned long long)config->bytes,
 			    (unsigned long long)n, config->device->name, config->peer,
 			    REGION_KEYS_MOST);
@@ -96,8 +96,9 @@ int windows_make(struct windows *w)
 		at->mw = ibv_alloc_mw(c->pd, IBV_MW_TYPE_2);
 		if (!at->mw)
 			return fail(SLUICE_EDEVICE,
-				    "verbs: ibv_alloc_mw for rank %d on %s, which claims to have "
-				    "%d: %s; set SLUICE_MEMORY_WINDOWS=no to use none",
+				    "verbs: ibv_alloc_mw for rank %d failed on %s, which claims to "
+				    "have %d memory windows: %s; set SLUICE_MEMORY_WINDOWS=no to "
+				    "use none",
 				    c->peer, c->device->name, c->device->attr.max_mw,
 				    errno_text(errno));
 		at->rkey = ibv_inc_rkey(at->mw->rkey);

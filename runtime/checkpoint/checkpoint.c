@@ -338,7 +338,8 @@ static int load_all(struct meeting *m, const struct contents *contents,
 		return rc;
 	if (!file)
 		hear_rate(m);
-	/* With signal=drift, params are the worker's own, and were in the file. */
+	/* With signal=drift, params are the worker's own parameters, whose values came from the
+	 * file. */
 	const int drifts = recipe_drifts(&m->model->recipe) && sluice_is_worker(m->model->job);
 	float *common = drifts ? local_base(m->model->worker->local) : params;
 	/* With update=none, the shards publish means, and the parameters belong to the

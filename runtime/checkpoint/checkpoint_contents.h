@@ -16,7 +16,7 @@ struct contents {
 };
 
 /* Sets the numbers to the current state. own: with signal=drift, the worker's own parameters, which
- * are to be saved or filled. Returns 0 or SLUICE_ENOMEM. Token held. */
+ * are to be saved or filled. Returns 0 or SLUICE_ENOMEM. The token must be held. */
 int contents_of(sluice_model *model, float *own, struct contents *c);
 void contents_free(struct contents *c);
 
@@ -25,8 +25,8 @@ void contents_free(struct contents *c);
 int contents_check(const sluice_model *model, const struct contents *c, uint64_t step,
 		   const struct checkpoint_file *file);
 /* contents_restore_numbers() copies the checked numbers to the model; checkpoint_file_load() fills
- * the vectors. Token held. contents_restore_window() needs the filled vectors, so it is called
- * last, without the token. */
+ * the vectors. For both, the token must be held. contents_restore_window() needs the filled
+ * vectors, so it is called last, without the token. */
 void contents_restore_numbers(sluice_model *model, const struct contents *c);
 void contents_restore_window(sluice_model *model, const struct contents *c);
 #endif

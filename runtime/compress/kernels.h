@@ -11,7 +11,7 @@ struct kernel_version {
 	int (*usable)(void); /* returns 1 if this processor supports the version */
 };
 
-/* Functions for the member usable. */
+/* Functions to which `usable` may point. */
 int kernels_anywhere(void);
 int kernels_avx2(void); /* AVX2 and the bit instructions (BMI) that come with it */
 

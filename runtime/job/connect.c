@@ -192,7 +192,7 @@ int connect_all(sluice_job *job)
 	return rc ? rc : collective_run(job, COLLECTIVE_OPEN, NULL, 0, 0, NULL);
 }
 
-/* Token held. */
+/* The token must be held. */
 static int connect_more(sluice_job *job, connect_needs needs, const void *context, const char *what)
 {
 	struct joining j = begin_joining(job);

@@ -93,7 +93,7 @@ int failure_record(sluice_job *job, int code, int culprit, const char *text, int
 	f->culprit = culprit;
 	/* The peers get the text without the reporter, because each of them appends the rank that
 	 * reported to it. While all ranks finalize, each rank detects a loss by itself and needs no
-	 * announcement. Only the members of a hub do not, so the hub announces it. */
+	 * announcement. Only the members of a hub cannot detect it, so the hub announces it. */
 	if (!f->finalizing || (job->hubs && hubs_are(job, job->rank)))
 		announce(job, LINE_GAVE_UP, culprit, text);
 	return fail(code, "%s", f->text); /* must be the last call, because it sets

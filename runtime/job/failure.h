@@ -19,7 +19,7 @@ struct failure {
 
 /* Records the first failure of the job, logs it, and reports it to all peers. reporter: the peer
  * that reported the failure to this rank, or -1 if this rank detected it. Returns code, or the code
- * of an earlier failure. Token held. */
+ * of an earlier failure. The token must be held. */
 int failure_record(sluice_job *job, int code, int culprit, const char *text, int reporter);
 /* Returns 0 or the code of the recorded failure, whose text becomes sluice_last_error(). Logs
  * nothing. */
@@ -28,10 +28,11 @@ const char *failure_text(const sluice_job *job);
 /* Reports to every peer that has not left that this rank gave up, and which rank is to blame. Token
  * held. */
 void failure_announce(sluice_job *job, int culprit, const char *text);
-/* Called when the application ends the job. Returns 1 if the job has not failed. Token held. */
+/* Called when the application ends the job. Returns 1 if the job has not failed. The token must be
+ * held. */
 int failure_finalize(sluice_job *job);
 /* Reports to every peer that this rank is done, after all ranks have called sluice_finalize().
- * Token held. */
+ * The token must be held. */
 void failure_announce_end(sluice_job *job);
 /* The first returns 1 after failure_finalize() has succeeded, the second after
  * failure_announce_end(). */

@@ -39,7 +39,7 @@ int group_color(const sluice_job *group);
  * memory. */
 void group_leave(sluice_job *group);
 
-/* ---- functions of a root. Token held, except for groups_open() ---- */
+/* ---- functions of a root (except groups_open(), the token must be held) ---- */
 /* Returns the group of this number, or NULL if this rank has none. */
 sluice_job *groups_at(const sluice_job *root, uint32_t number);
 /* Iterates over the root itself and then each of its groups; returns NULL after the last. *at must

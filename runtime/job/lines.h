@@ -97,7 +97,7 @@ uint8_t *outbox_collective(const sluice_job *job, int peer, int parity);
 uint8_t *outbox_members(const sluice_job *job);
 
 /* Writes bytes of the outbox to this rank's line at a peer. Returns the result of the transport's
- * post(). Token held. */
+ * post(). The token must be held. */
 int lines_put(sluice_job *job, int peer, size_t offset_in_line, void *source, size_t bytes,
 	      uint32_t imm);
 #endif

@@ -5,8 +5,8 @@
 #include "sluice.h"
 
 /* Records the first failure of the job, logs it, and reports to all living peers which rank is to
- * blame. Returns code, or the code of an earlier failure. Token held, here and in the functions
- * below. */
+ * blame. Returns code, or the code of an earlier failure. The token must be held, here and
+ * in the functions below. */
 int job_fail(sluice_job *job, int code, int culprit, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));
 /* Does the same as job_fail() if this rank is to blame. Takes the token if `held` is 0. */

@@ -77,7 +77,7 @@ void progress_arm(sluice_job *job);
 
 /* ---- for everybody ---- */
 void progress_init(struct progress *p);
-/* Polls once, and reads the clock. Token held. */
+/* Polls once, and reads the clock. The token must be held. */
 void progress_poll(sluice_job *job);
 /* Pauses between two polls for operations whose end no event reports. */
 void progress_nap(void);
@@ -90,9 +90,9 @@ int progress_until(sluice_job *job, int (*done)(void *), void (*describe)(void *
 		   void *context);
 /* With `on` 1, transfers may wait for each other from here on. With 0, the waiting transfers are
  * posted, with one doorbell of the network card for each peer. Between the two calls, the caller
- * only posts. Token held. */
+ * only posts. The token must be held. */
 void progress_gather(sluice_job *job, int on);
-/* Adds to the number of operations whose end no event reports. Token held. */
+/* Adds to the number of operations whose end no event reports. The token must be held. */
 void progress_unannounced(sluice_job *job, int more);
 /* Returns 1 if a call of this rank has waited in progress_until() for longer than it spins. Token
  * held. */

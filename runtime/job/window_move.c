@@ -189,7 +189,7 @@ static int failed_piece(const struct piece *p)
 	return p->rc;
 }
 
-/* Posts a piece and waits while a queue is full. Token held. */
+/* Posts a piece and waits while a queue is full. The token must be held. */
 static int post_waiting(struct piece *p)
 {
 	sluice_job *job = p->region->job;
@@ -349,7 +349,8 @@ static struct piece bounce_piece(sluice_region *region, enum transfer_kind kind,
 			       } };
 }
 
-/* Waits until the slot of a piece is free, and assigns its memory to the piece. Token held. */
+/* Waits until the slot of a piece is free, and assigns its memory to the piece. The token must be
+ * held. */
 static int take_slot(struct piece *p)
 {
 	sluice_region *region = p->region;

@@ -217,8 +217,8 @@ static int stays_sparse(uint32_t span, uint32_t count, struct value_coding value
 	return message_bound(span, count, values) < message_bound(span, span, values);
 }
 
-/* Returns space for all coordinates, unless neither direction ever carries more than the recipe's
- * number. */
+/* Returns how many coordinates a shard needs space for. These are all of its coordinates, unless
+ * every message in both directions stays within the number that the recipe's densities give. */
 static uint32_t message_room(const struct layout *l, const struct shard_layout *s,
 			     const struct recipe *recipe, const struct schedule *schedule)
 {

@@ -58,7 +58,8 @@ struct sluice_model {
 	struct stopwatch stopwatch;
 };
 
-/* Makes the next polls advance the model until it has nothing left to do. Token held. */
+/* Makes the next polls advance the model until it has nothing left to do. The token must be
+ * held. */
 static inline void model_stir(sluice_model *model)
 {
 	clients_stir(&model->job->clients, model->id);
@@ -97,7 +98,7 @@ int model_whole(const sluice_model *model, const char *function);
 /* Reads from the peer's region into `local`, which is inside `region`, and waits for the READ. */
 int model_read(sluice_model *model, int peer, struct remote *remote, uint64_t offset,
 	       const struct region *region, void *local, size_t bytes);
-/* Records that the READ for which model_read() waits has ended. Token held. */
+/* Records that the READ for which model_read() waits has ended. The token must be held. */
 void model_read_ended(sluice_model *model, int status);
 /* Reads every shard's snapshot of the version after this number of steps into params. All ranks
  * must call this in the same order. */

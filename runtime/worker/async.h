@@ -27,7 +27,7 @@ uint64_t async_base(const struct message *m);
  * Ends the worker's parking. */
 int async_ask(struct worker *w);
 /* Informs the shards that they need not wait for this worker. Does nothing if they already know it.
- * Token held. */
+ * The token must be held. */
 int async_park(struct worker *w);
 
 extern const struct step_hooks async_hooks;

@@ -20,7 +20,7 @@ struct compressor_ops {
 	/* Picks coordinates and emits the messages of an up phase. On failure no message is
 	 * posted. */
 	int (*emit)(struct worker *w, enum phase_payload payload, const struct signal *signal);
-	/* Returns 1 if the messages of the phase are staged. Token held. */
+	/* Returns 1 if the messages of the phase are staged. The token must be held. */
 	int (*staged)(struct worker *w);
 	/* For up=sketch: clears the residual at the n published coordinates of a shard, and the
 	 * momentum if it is masked. If index is NULL, these are the coordinates whose value in got

@@ -15,7 +15,7 @@ struct dense_expect {
 };
 /* Adds a shard's publication to the target directly from the owner's log, if it meets the
  * conditions. Returns 1 if it was added (*m is its header) or if the job has failed. Returns 0 if
- * the caller must READ and validate it first. Token held. */
+ * the caller must READ and validate it first. The token must be held. */
 int dense_pull(struct worker *w, uint32_t shard, const struct dense_expect *expect,
 	       struct message *m);
 /* As dense_pull(), for parameters on a device and a publication that a READ has fetched. Returns 0

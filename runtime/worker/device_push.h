@@ -20,7 +20,7 @@ void outbox_close(struct worker *w);
  * selection. */
 int outbox_packs(const struct recipe *recipe);
 /* Reads the results after the device has finished. If it does not return 0, the job has failed.
- * Token held. */
+ * The token must be held. */
 int outbox_take(struct worker *w);
 /* Returns 1 if the messages are complete except for their headers, and the residual is settled. */
 int outbox_complete(const struct worker *w);
@@ -39,7 +39,8 @@ int on_device_fold(struct worker *w, const struct vector *grad, const struct vec
 int on_device_emit_pairs(struct worker *w);
 int on_device_emit_sketches(struct worker *w);
 int on_device_ask_values(struct worker *w);
-/* Called by the pull. Returns 1 if the values are staged, or if none are awaited. Token held. */
+/* Called by the pull. Returns 1 if the values are staged, or if none are awaited. The token must be
+ * held. */
 int on_device_valued(struct worker *w);
 /* Writes to text what the device is doing, for a log line about a waiting call. Returns 0 if the
  * device is idle. */

@@ -68,7 +68,7 @@ void lane_stage(struct lanes *lanes, uint32_t shard, const struct message *m, si
 /* Discards the staged messages of all shards, none of which has been posted. */
 void lanes_forget(struct lanes *lanes);
 /* Posts the staged message, if there is one, to all holders, with one WRITE and notify for each.
- * Returns 1 if nothing is left to post. Token held. */
+ * Returns 1 if nothing is left to post. The token must be held. */
 int lane_post(struct lanes *lanes, uint32_t shard);
 /* As lane_post(), but a short message may wait for another message to the same rank. lanes_post()
  * then posts both with one doorbell of the card. */
@@ -104,7 +104,8 @@ const uint8_t *lane_entry(const struct lanes *lanes, uint32_t shard);
 void lane_read(struct lanes *lanes, uint32_t shard);
 /* Posts the READs of all announced publications `wanted`. READs from the same rank share one
  * doorbell of the network card. A transport that copies at once gets no READs here. Returns 1 if
- * there is more to do: other publications are announced, or a READ has ended. Token held. */
+ * there is more to do: other publications are announced, or a READ has ended. The token must be
+ * held. */
 int lanes_read(struct lanes *lanes, uint64_t wanted);
 /* Returns 1 if a READ has ended and its bytes were not handled yet. */
 int lane_arrived(const struct lanes *lanes, uint32_t shard);

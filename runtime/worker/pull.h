@@ -4,7 +4,8 @@
 #define RUNTIME_PULL_H
 #include "model/model.h"
 
-/* Advances a push on a device, and a pull in ranges, while the program computes. Token held. */
+/* Advances a push on a device, and a pull in ranges, while the program computes. The token must be
+ * held. */
 void step_advance(struct worker *w);
 /* With late=, waits until the publications of the exchange under way, if there is one, are added to
  * the common parameters. A later pull applies the exchange to the worker's parameters. Returns 0 or

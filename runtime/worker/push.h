@@ -23,6 +23,6 @@ unsigned step_raised(const struct worker *w);
 /* Returns the number of steps whose whole gradient this rank has pushed. */
 uint64_t step_pushed(const struct worker *w);
 /* Returns the step of a waiting pull that cannot end because a worker has pushed only `pushed`
- * steps and will push no more. Returns 0 if there is none. Token held. */
+ * steps and will push no more. Returns 0 if there is none. The token must be held. */
 uint64_t step_in_vain(const struct worker *w, uint64_t pushed);
 #endif

@@ -14,8 +14,8 @@ enum step_state {
 	STEP_PULLING  /* sluice_pull_begin() was called, and some ranges are still to be pulled */
 };
 
-/* How a pull in ranges handles the shards: one by one as they answer, or all at the first range.
- * PULL_ASKS: all at the first range, without a push (when=async). */
+/* How a pull in ranges handles the shards. PULL_BY_SHARD takes them one by one as they answer.
+ * PULL_AT_ONCE takes all at the first range. PULL_ASKS does so too, without a push (when=async). */
 enum pull_kind { PULL_NONE, PULL_BY_SHARD, PULL_AT_ONCE, PULL_ASKS, PULL_ENDED };
 
 struct step {

@@ -61,7 +61,7 @@ float *target_flat(const struct target *t);
 int target_lands(const struct worker *w);
 int target_entries(const struct worker *w, uint32_t count, struct entries *to);
 /* Adds a decoded delta from coordinate `first` on. The lists are in the memory of target_entries().
- * Returns 0 or an error of the device. Token held. */
+ * Returns 0 or an error of the device. The token must be held. */
 int target_add(const struct worker *w, uint64_t first, const uint32_t *index, const float *value,
 	       uint32_t n);
 

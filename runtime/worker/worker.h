@@ -16,7 +16,7 @@ int worker_send(struct worker *w, struct signal *signal);
 int worker_send_shard(struct worker *w, uint32_t shard);
 /* Advances through the phases as far as possible without waiting. Returns 1 when all phases before
  * `until` are complete. For a push `until` is 1, because its messages are then posted. For a pull
- * it is the number of phases. Token held. */
+ * it is the number of phases. The token must be held. */
 int worker_advance(struct worker *w, unsigned until);
 /* The functions for gradients in host memory. */
 extern const struct compressor_ops host_compressor_ops;

@@ -20,7 +20,7 @@ static void report_windows(const struct card_facts *f, struct report *r)
 			   "none: %s; each peer gets its own protection domain", f->no_windows);
 	else
 		report_add(r, VERDICT_INFO, section, "card-windows", NULL,
-			   "memory windows of type 2B work, the driver binds up to %s to one",
+			   "memory windows of type 2B work; the driver binds up to %s to one",
 			   bytes_text(f->longest_window));
 }
 
@@ -30,8 +30,8 @@ static void report_connection(const struct card_facts *f, struct report *r)
 	const struct ibv_ah_attr *way = &client->ah_attr;
 
 	report_add(r, VERDICT_INFO, section, "card-rnr", NULL,
-		   "if a peer has no receive posted, a send is retried after %.2f ms (timer %u) as "
-		   "the client, %.2f ms (timer %u) as the server",
+		   "if a peer has no receive posted, the card repeats a send after %.2f ms (timer "
+		   "%u) as the client, and %.2f ms (timer %u) as the server",
 		   card_facts_rnr_us(client->min_rnr_timer) / 1000, client->min_rnr_timer,
 		   card_facts_rnr_us(server->min_rnr_timer) / 1000, server->min_rnr_timer);
 	report_add(r, VERDICT_INFO, section, "card-class", NULL,

@@ -60,7 +60,7 @@ static void judge_choice(const struct node *node, struct report *r,
 
 	if (need == NOT_ALLOWED)
 		report_add(r, VERDICT_INFO, section, "fabric-choice", NULL,
-			   "not used, as SLUICE_TRANSPORT does not allow ofi: %s",
+			   "not used, because SLUICE_TRANSPORT does not allow ofi: %s",
 			   choice->sentence);
 	else if (need == ALLOWED)
 		report_add(r, VERDICT_INFO, section, "fabric-choice", NULL,

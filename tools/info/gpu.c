@@ -75,7 +75,9 @@ static void acs(const struct node *node, struct report *r, int matters)
 		report_add(r, VERDICT_INFO, section, "acs", NULL, "unknown: only root may read it");
 	else
 		report_add(r, VERDICT_INFO, section, "acs", NULL,
-			   "no redirection on %d PCI bridges", bridges);
+			   "none of %d PCI bridges sends peer-to-peer traffic through the root "
+			   "complex",
+			   bridges);
 }
 
 static void iommu(const struct node *node, struct report *r, int matters)
@@ -96,7 +98,7 @@ static void iommu(const struct node *node, struct report *r, int matters)
 		report_add(
 			r, matters ? VERDICT_WARN : VERDICT_INFO, section, "iommu",
 			matters ? "boot with iommu=pt (and intel_iommu=on or amd_iommu=on), or "
-				  "switch it off" :
+				  "switch the IOMMU off" :
 				  NULL,
 			"on, translating (%.60s): traffic between NIC and GPU is slower or fails",
 			translating);
@@ -112,7 +114,7 @@ static void toolkit(const struct node *node, struct report *r)
 		report_add(r, VERDICT_INFO, section, "cuda-toolkit", NULL, "%s",
 			   node_exists(node, "/usr/local/cuda/bin/nvcc") ?
 				   "/usr/local/cuda (nvcc is not in PATH)" :
-				   "no nvcc in PATH; needed only to build");
+				   "there is no nvcc in PATH; only builds need it");
 		return;
 	}
 	release = strstr(text, "release ");

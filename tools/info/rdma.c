@@ -102,7 +102,7 @@ static void judge_gids(const struct node *node, struct report *r, const struct p
 			   best_text, quality_text[best],
 			   named          ? "one of SLUICE_GID_INDEX" :
 			   best == GID_V4 ? "first of IPv4" :
-					    "first of global IPv6, as there is none of IPv4");
+					    "first of global IPv6, because there is none of IPv4");
 		return;
 	}
 	report_add(r, VERDICT_FAIL, section, name,

@@ -131,12 +131,13 @@ void probe_shm(const struct node *node, struct report *r)
 	fd = (int)syscall(SYS_pidfd_open, getpid(), 0);
 	if (fd >= 0)
 		close(fd);
-	report_add(
-		r, fd >= 0 ? VERDICT_OK : VERDICT_WARN, section, "shm-death",
-		fd >= 0 ? NULL :
-			  "Linux 5.3 or later; allow pidfd_open in the container's seccomp profile",
-		fd >= 0 ? "the kernel reports the end of another process (pidfd)" :
-			  "no pidfd_open: the end of a rank is noticed by polling, a little late");
+	report_add(r, fd >= 0 ? VERDICT_OK : VERDICT_WARN, section, "shm-death",
+		   fd >= 0 ? NULL :
+			     "Linux 5.3 or later is needed; allow pidfd_open in the container's "
+			     "seccomp profile",
+		   fd >= 0 ? "the kernel reports the end of another process (pidfd)" :
+			     "pidfd_open is missing, so ranks notice the end of another rank by "
+			     "polling, a little late");
 	name_huge_pages(r);
 	name_namespace(r, "pid");
 	name_namespace(r, "user");

@@ -379,7 +379,7 @@ CASE(choice__two_fabrics_of_efa__efa_unless_efa_direct_is_named)
 	assert_int_equal(ofi_choose(NULL, NULL, &choice), SLUICE_ENOSUPP);
 	fake_ofi.version = FI_VERSION(2, 0);
 	assert_int_equal(ofi_choose("efa-direct", NULL, &choice), SLUICE_ENOSUPP);
-	assert_non_null(strstr(sluice_last_error(), "it needs 2.1 or later"));
+	assert_non_null(strstr(sluice_last_error(), "install libfabric 2.1 or later"));
 	assert_null(fake_ofi_leak());
 }
 
@@ -591,7 +591,7 @@ CASE(efa__senders_not_named__is_refused_with_a_remedy)
 		setup(state);
 		fake_ofi_plays_efa();
 		fake_ofi.names_nobody = errors[i];
-		refused_with("carry no data with the sender's name", "SLUICE_PROVIDER=tcp");
+		refused_with("carry no data that names the sender", "SLUICE_PROVIDER=tcp");
 	}
 }
 
