@@ -232,7 +232,8 @@ static int ep_close(struct fid *fid)
 				at = &op->next;
 				continue;
 			}
-			if (op->from != e) /* unless the connection breaks */
+			if (op->from != e) /* another endpoint's operation ends, because its
+					      connection breaks */
 				fake_ofi_end_op(op, FI_ECONNRESET);
 			*at = op->next;
 			free(op);
@@ -519,8 +520,8 @@ static int fake_getinfo(uint32_t version, const char *node, const char *service,
 		if (!fits(face, hints, i % cards))
 			continue;
 		if (fake_ofi.data_by_call && taken & 1u << i % cards)
-			continue; /* cxip_getinfo() returns only the most preferred mode of a
-				     card */
+			continue; /* cxip_getinfo() returns only the mode that a card prefers
+				     most */
 		taken |= 1u << i % cards;
 		*last = make_info(hints, i % cards, face);
 		if (!*last) {
@@ -620,11 +621,11 @@ static void play(const char *provider, uint32_t version, uint32_t prov_version)
 	fake_ofi.late = 3;
 }
 
-/* By libfabric 2.6.0: efa_prov.c lists efa-direct before efa. efa-direct needs FI_CONTEXT2 and
- * FI_MR_LOCAL, takes FI_RX_CQ_DATA where the hints offer it (efa_user_info.c), injects at most what
- * fits into a descriptor (efa_io_defs.h: 32 bytes) and sends at most an MTU in a message, and the
- * target of a put must know the initiator's address (fi_efa(7)). Both report a put as complete when
- * the card does, whatever its flags. */
+/* As in libfabric 2.6.0: efa_prov.c lists efa-direct before efa. efa-direct needs FI_CONTEXT2 and
+ * FI_MR_LOCAL, and takes FI_RX_CQ_DATA where the hints offer it (efa_user_info.c). It injects at
+ * most what fits into a descriptor (efa_io_defs.h: 32 bytes) and sends at most an MTU in a message.
+ * The target of a put must know the initiator's address (fi_efa(7)). Both report a put as complete
+ * when the card does, whatever its flags. */
 static const struct fake_ofi_face efa_faces[] = {
 	{ .fabric = "efa-direct",
 	  .mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY,
@@ -646,11 +647,11 @@ void fake_ofi_plays_efa(void)
 	fake_ofi.unplaced = 1;
 }
 
-/* By libfabric 2.6.0 and 1.22.0: the provider's keys come first in cxip_info.c, and then keys of 4
- * bytes that the application chooses. fi_writemsg() never takes FI_REMOTE_CQ_DATA
+/* As in libfabric 2.6.0 and 1.22.0: the provider's keys come first in cxip_info.c, and then keys of
+ * 4 bytes that the application chooses. fi_writemsg() never takes FI_REMOTE_CQ_DATA
  * (CXIP_WRITEMSG_ALLOWED_FLAGS in cxip.h). Since 2.5.0, fi_writedata() exists if
- * FI_CXI_ENABLE_WRITEDATA is set and the provider makes the keys (cxip_dom.c, cxip_ep.c). It
- * completes by the flags of the endpoint. */
+ * FI_CXI_ENABLE_WRITEDATA is set and the provider makes the keys (cxip_dom.c, cxip_ep.c). The
+ * endpoint's flags determine when it completes. */
 static const struct fake_ofi_face cxi_faces[] = {
 	{ .mr_mode = FI_MR_ENDPOINT | FI_MR_ALLOCATED | FI_MR_PROV_KEY, .mr_key_size = 8 },
 	{ .mr_mode = FI_MR_ENDPOINT | FI_MR_ALLOCATED, .mr_key_size = 4 },

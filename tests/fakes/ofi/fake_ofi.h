@@ -21,19 +21,20 @@ struct fake_ofi_face {
 };
 
 struct fake_ofi_settings {
-	/* absent: 1: libfabric is not installed; no_providers: 1: it has none; lacks: a function
-	 * that is missing. */
-	/* Number of cards, named cxi0 and so on; 0: one without a PCI bus id. Like cxi and psm3 of
-	 * libfabric 1.22, each reports its PCI bus id: that of two_gpus.h for cxi0 and cxi1. */
+	/* absent is 1 if libfabric is not installed. no_providers is 1 if it has no providers.
+	 * lacks names a function that is missing. */
+	/* The number of cards, named cxi0 and so on. With 0, there is one without a PCI bus id.
+	 * Like cxi and psm3 of libfabric 1.22, each card reports its PCI bus id. cxi0 and cxi1 have
+	 * those of two_gpus.h. */
 	int nics;
 	int absent, no_providers;
 	const char *lacks;
 	uint32_t version, prov_version;
-	/* The provider as fi_getinfo() describes it: with one entry for each card, or for each card
-	 * and face, in the order of the faces. */
+	/* The provider as fi_getinfo() describes it. It returns one entry for each card, or for
+	 * each card and face, in the order of the faces. */
 	const char *provider;
 	int mr_mode;
-	uint64_t mode; /* bits that it needs: FI_CONTEXT2, FI_RX_CQ_DATA */
+	uint64_t mode; /* bits that the provider needs: FI_CONTEXT2, FI_RX_CQ_DATA */
 	size_t cq_data_size, mr_key_size, tx_size, inject_size;
 	const struct fake_ofi_face *faces; /* NULL: only the attributes above */
 	int n_faces;
@@ -52,7 +53,8 @@ struct fake_ofi_settings {
 				     makes the keys and libfabric's variable is set */
 	int unplaced;             /* a put completes before it is placed, whatever its flags */
 	atomic_int notices_first; /* a notice comes before its own bytes, which breaks the rule */
-	int names_nobody;         /* getinfo's error if the hints ask for the senders' addresses */
+	int names_nobody;         /* fi_getinfo()'s error if the hints ask for the senders'
+				     addresses */
 	atomic_int drops_notices; /* bytes arrive without a notice */
 	int late;                 /* number of polls of the peer before an operation is done */
 	atomic_int holds;         /* operations do not progress while it is set */
@@ -77,10 +79,11 @@ struct fake_ofi_counts {
 extern struct fake_ofi_settings fake_ofi;
 extern struct fake_ofi_counts fake_ofi_counts;
 
-/* Simulates the provider net of libfabric 1.17, which supports everything. Nothing may be open. */
+/* Makes the fake simulate the provider net of libfabric 1.17, which supports everything. Nothing
+ * may be open. */
 void fake_ofi_reset(void);
 void fake_ofi_plays_efa(void);    /* with the fabrics efa-direct and efa */
-void fake_ofi_plays_cxi(int old); /* old: before 2.5.0 */
+void fake_ofi_plays_cxi(int old); /* old: simulates a version before 2.5.0 */
 void fake_ofi_plays_opx(void);
 /* Returns NULL if nothing is open and no rule of the interface was broken; otherwise a message. */
 const char *fake_ofi_leak(void);

@@ -59,7 +59,7 @@ static struct mr *find_mr(struct domain *d, const struct op *op, uint64_t access
 	return NULL;
 }
 
-/* Reports the end to the initiator. */
+/* Reports the end of the operation to the initiator. */
 void fake_ofi_end_op(struct op *op, int error)
 {
 	const uint64_t kinds[] = {
@@ -76,7 +76,7 @@ void fake_ofi_end_op(struct op *op, int error)
 			 FI_ADDR_NOTAVAIL);
 }
 
-/* Returns 0 if it cannot be done yet. */
+/* Returns 0 if no receive can be taken yet. */
 static int take_receive(struct endpoint_ *e, void **at, void **context, size_t *n)
 {
 	if (!e->n_receives)
@@ -236,7 +236,8 @@ ssize_t fake_ofi_readerr(struct fid_cq *fid, struct fi_cq_err_entry *out, uint64
 
 /* ---- operations --------------------------------------------------------------------- */
 
-/* Device memory may only be used through its registration. Returns 1 if no byte of it moves. */
+/* A transfer may use device memory only through its registration. Returns 1 if no byte of it
+ * moves. */
 static int is_of_device(const uint8_t *local, const struct mr *desc)
 {
 	const int there = fake_ofi.device && local >= fake_ofi.device &&
@@ -311,8 +312,8 @@ static ssize_t begin(struct fid_ep *fid, enum op_kind kind, void *local, size_t 
 		*end = op;
 		e->out++;
 		counts->under_way += n;
-		if (early) { /* complete by its flags or because the card accepted it, but not
-				placed */
+		if (early) { /* the put is complete because of its flags, or because the card
+				accepted it, but is not placed */
 			counts->early++;
 			op->tells = 0;
 			complete(e->cq,

@@ -31,8 +31,8 @@ struct fake_pmix {
 	enum fake_fence fence;
 	/* numbers of calls */
 	int inits, puts, commits, fences, aborts;
-	/* Helper threads that have timed out may also write these while the test continues. A test
-	 * that has seen the last of its counts may reset the fake. */
+	/* Helper threads that have timed out may also write these while the test continues. If a
+	 * test has seen the last of the counts that it expects, it may reset the fake. */
 	atomic_int finalizes, calls_after_finalize, cards_asked_for;
 	int collected; /* 1: the fence requested PMIX_COLLECT_DATA */
 	int fence_timeout_s;

@@ -75,7 +75,7 @@ int fake_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr
 	return err;
 }
 
-/* The partition is one if the numbers are, and one side is a full member. */
+/* Two ports share a partition if the numbers are equal and at least one side is a full member. */
 static int partition_matches(uint16_t a, uint16_t b)
 {
 	return (a & 0x7fff) == (b & 0x7fff) && (a | b) & 0x8000;

@@ -40,9 +40,10 @@ struct fake_settings {
 	enum ibv_transport_type transport;
 	uint8_t link_layer;
 	int no_ip;                  /* no IP address leads to the device */
-	uint16_t pkeys[FAKE_PKEYS]; /* of the port */
+	uint16_t pkeys[FAKE_PKEYS]; /* the partition keys of the port */
 	int no_lid;                 /* the port has no LID, so packets need a GRH */
-	/* Sees each datagram that leaves, with the numbers of its queue pairs; NULL: all pass. */
+	/* Sees each datagram that leaves, with the numbers of its queue pairs. NULL: all datagrams
+	 * pass. */
 	enum fake_fate (*tap)(const uint8_t *bytes, size_t n, uint32_t from, uint32_t to);
 	int async; /* the next asynchronous event is this enum ibv_event_type + 1; 0: none comes */
 	uint64_t longest_window; /* posting the binding of a longer one is refused; 0: none */
@@ -50,15 +51,15 @@ struct fake_settings {
 			    in advance */
 	int last_looks;  /* number of polls of the device's events before LAST_WQE_REACHED
 			    appears */
-	int moved;       /* addresses lead to fake1, as after the failover of a bond */
+	int moved;       /* addresses lead to fake1, which happens when a bond fails over */
 	int no_resize;   /* completion queues keep their size */
 	int no_last_wqe; /* LAST_WQE_REACHED never appears */
 	int frees_taken; /* a place for a receive is free once a queue pair has taken the receive */
 	int held;        /* work requests wait for fake_release() */
 	int silent;      /* work requests get no completion until the queue pair ends */
 	int lazy;        /* datagrams leave when the queue for their completions is polled */
-	/* Called without the lock when a completion queue is about to be armed; NULL: nobody
-	 * looks. */
+	/* Called without the lock when a completion queue is about to be armed. NULL: nothing is
+	 * called. */
 	void (*arming)(void);
 	enum fake_cm_mode cm;
 	uint8_t mtu; /* enum ibv_mtu of the ports opened from now on */
@@ -68,7 +69,7 @@ struct fake_settings {
 	enum ibv_wr_opcode fail_opcode;
 	uint32_t next_imm;  /* replaces the next immediate; 0: none */
 	unsigned fail_call; /* the number of the fallible call that fails, once; 0: none */
-	/* Called with the lock held for each chain that is posted; NULL: nobody looks. */
+	/* Called with the lock held for each chain that is posted. NULL: nothing is called. */
 	void (*looks_at)(const struct ibv_qp *qp, const struct ibv_send_wr *chain);
 };
 
@@ -125,7 +126,7 @@ struct fake_profile {
 	int no_srq; /* there are no shared receive queues */
 };
 extern const struct fake_profile fake_profiles[FAKE_CARDS];
-/* Gives the new card the limits of a profile. Byte limits are divided by scale, so that a test
+/* Gives the new card the limits of a profile. Limits in bytes are divided by scale, so that a test
  * reaches them with less memory. */
 void fake_be(enum fake_card card, uint64_t scale);
 /* Returns 0 if no object is left open, otherwise a message. */
@@ -138,13 +139,15 @@ void fake_count(int *objects, int more);
 int fake_fails(const char *call, int error);
 void fake_misuse(const char *text);
 
-/* Executes the held work requests of all queue pairs, with backwards the newest first. */
+/* Executes the held work requests of all queue pairs. With backwards, the newest come first. */
 void fake_release(int backwards);
-/* Makes [base, base + n) device memory, mapped by dma-buf fd (or -1). n 0: none. */
+/* Declares [base, base + n) to be device memory that is mapped by dma-buf fd (or -1). n = 0: there
+ * is none. */
 void fake_device_memory(void *base, size_t n);
-/* Posts an event of that type to the id of each connection (index by age, -1: all). */
+/* Posts an event of that type to the id of each connection. index counts connections by age; -1
+ * means all. */
 void fake_cm_event(enum rdma_cm_event_type type, int status, const void *bytes, size_t n);
-/* Breaks every connection: both queue pairs fail. told: both sides get DISCONNECTED. */
+/* Breaks every connection, so both queue pairs fail. With told, both sides get DISCONNECTED. */
 void fake_cm_cut(int told);
 /* Breaks all connected queue pairs, whatever connected them. Neither side gets an event. */
 void fake_pairs_cut(void);
@@ -176,7 +179,7 @@ struct fake_qp {
 	struct fake_wr *wrs; /* ring of wr_capacity; those in [first, end) are not executed yet */
 	uint32_t capacity;
 	uint64_t pinned;
-	uint64_t first, end, retired; /* numbers of work requests */
+	uint64_t first, end, retired; /* numbers of work requests; see wrs */
 	uint32_t reads, max_reads;
 	uint32_t taken; /* receives taken from the shared queue for later messages of this queue
 			   pair */
@@ -242,9 +245,11 @@ int fake_req_notify_cq(struct ibv_cq *cq, int solicited);
 int fake_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 int fake_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 enum ibv_wc_status fake_send_datagram(struct fake_qp *q, const struct fake_wr *f);
-/* Where a work request of the queue pair reads or writes; NULL: it may not. */
+/* Returns where a work request of the queue pair reads or writes, or NULL if it may not access that
+ * memory. */
 uint8_t *fake_local_bytes(const struct fake_qp *q, const struct ibv_sge *sge, int write);
-/* The GID of the port; 1 if an address is that of the port. */
+/* fake_gid() returns the GID of the port. fake_leads_here() returns 1 if an address is that of the
+ * port. */
 const uint8_t *fake_gid(void);
 int fake_leads_here(const struct ibv_ah_attr *to);
 /* Sends the waiting datagrams whose completions go to this queue. */
@@ -258,7 +263,8 @@ struct fake_qp *fake_qp_numbered(uint32_t number);
 void fake_qp_error(struct fake_qp *qp);
 /* Returns the queue pair whose LAST_WQE_REACHED is due, and counts a poll. */
 struct fake_qp *fake_last_wqe(void);
-/* Allocates zeroed memory for free(), with calls that no test replaces to make the library fail. */
+/* Allocates zeroed memory, which free() releases. Uses calls that no test replaces to make the
+ * library fail. */
 void *fake_new(size_t n);
 int fake_pulse(int fd);
 void fake_drain(int fd);

@@ -232,8 +232,8 @@ int ibv_query_pkey(struct ibv_context *c, uint8_t port, int index, __be16 *key)
 	return 0;
 }
 
-/* libibverbs refuses this once memory is pinned. It reads RDMAV_HUGEPAGES_SAFE at each call, and
- * here only (libibverbs/memory.c of rdma-core). */
+/* libibverbs refuses this once memory is pinned. Only this call reads RDMAV_HUGEPAGES_SAFE, each
+ * time (libibverbs/memory.c of rdma-core). */
 int ibv_fork_init(void)
 {
 	fake_count(&fake_counts.forks_guarded, 1);
@@ -590,8 +590,8 @@ static uint64_t multiple(uint64_t n, uint64_t of)
 	return (n + of - 1) / of * of;
 }
 
-/* mlx5_calc_sq_size() in mlx5/verbs.c: the control, UMR, memory key and KLM segments have 192
- * bytes, inline data has a header of 4; plus the page of the doorbell record. */
+/* As in mlx5_calc_sq_size() in mlx5/verbs.c: the control, UMR, memory key and KLM segments have 192
+ * bytes, and inline data has a header of 4. The page of the doorbell record is added. */
 static uint64_t mlx5_pair(const struct ibv_qp_cap *cap)
 {
 	const uint64_t request = multiple(192 + multiple(4 + cap->max_inline_data, 16), 64);
@@ -599,8 +599,9 @@ static uint64_t mlx5_pair(const struct ibv_qp_cap *cap)
 	return multiple(power_of_two_from(cap->max_send_wr * request), 4096) + 4096;
 }
 
-/* bnxt_re_get_sqmem_size() in bnxt_re/verbs.c: two spare requests, a header of 32 bytes and six
- * entries of 16 bytes; plus a table of 8 bytes for each request, rounded up to a power of two. */
+/* As in bnxt_re_get_sqmem_size() in bnxt_re/verbs.c: there are two spare requests, a header of 32
+ * bytes and six entries of 16 bytes. A table of 8 bytes for each request is added, with the number
+ * of requests rounded up to a power of two. */
 static uint64_t bnxt_re_pair(const struct ibv_qp_cap *cap)
 {
 	const uint64_t data = cap->max_inline_data > 96 ? multiple(cap->max_inline_data, 16) : 96,
@@ -609,9 +610,9 @@ static uint64_t bnxt_re_pair(const struct ibv_qp_cap *cap)
 	return multiple(requests * (32 + data) + power_of_two_from(requests) * 8, 4096);
 }
 
-/* irdma_get_wqe_shift(), irdma_get_sqdepth() and irdma_get_rqdepth() in irdma/uk.c, second
- * generation: quanta of 32 bytes, of which 258 of the send queue and 1 of the receive queue are
- * reserved; plus the page of the doorbell's shadow. */
+/* As in irdma_get_wqe_shift(), irdma_get_sqdepth() and irdma_get_rqdepth() in irdma/uk.c, second
+ * generation: quanta have 32 bytes, and 258 of the send queue and 1 of the receive queue are
+ * reserved. The page of the doorbell's shadow is added. */
 static uint64_t irdma_pair(const struct ibv_qp_cap *cap)
 {
 	const uint32_t n = cap->max_inline_data;

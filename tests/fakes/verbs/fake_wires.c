@@ -225,7 +225,8 @@ static int step_is_legal(const struct ibv_qp *qp, enum ibv_qp_state to, int mask
 	return to == IBV_QPS_ERR || to == IBV_QPS_RESET;
 }
 
-/* On Ethernet, addresses are not looked at: the connection manager's ports have several. */
+/* On Ethernet, this does not compare addresses, because the connection manager's ports have
+ * several. */
 static int leads_to_peer(const struct fake_qp *q)
 {
 	return fake.link_layer != IBV_LINK_LAYER_INFINIBAND || fake_leads_here(&q->attr.ah_attr);
@@ -261,7 +262,7 @@ static void take_attributes(struct fake_qp *q, const struct ibv_qp_attr *attr, i
 		q->attr.rnr_retry = attr->rnr_retry;
 }
 
-/* Nothing of the time before is left, and nothing completes. */
+/* Nothing from the time before the reset is left, and nothing completes. */
 static void reset_pair(struct fake_qp *q)
 {
 	q->first = q->retired = q->end;
@@ -467,7 +468,7 @@ static enum ibv_wc_status move(struct fake_qp *q, const struct fake_wr *f)
 	    (target->qp.state != IBV_QPS_RTR && target->qp.state != IBV_QPS_RTS) ||
 	    fake.port_down & 1)
 		return IBV_WC_RETRY_EXC_ERR;
-	/* Packets with other numbers than the responder expects are dropped or refused. */
+	/* The responder drops or refuses packets with numbers that it does not expect. */
 	if (target->attr.rq_psn != q->attr.sq_psn)
 		return IBV_WC_RETRY_EXC_ERR;
 	/* A port drops packets longer than its MTU, including those that answer a READ. */
