@@ -89,6 +89,7 @@ library_sources += \
 	runtime/worker/parts.c runtime/worker/parts.h \
 	runtime/worker/pull.c runtime/worker/pull.h \
 	runtime/worker/push.c runtime/worker/push.h \
+	runtime/worker/quorum.c runtime/worker/quorum.h \
 	runtime/worker/signal.c runtime/worker/signal.h \
 	runtime/worker/source.c runtime/worker/source.h \
 	runtime/worker/state.h \
@@ -116,6 +117,7 @@ library_sources += \
 	runtime/shard/shard_dense.c runtime/shard/shard_dense.h \
 	runtime/shard/shard_device.c runtime/shard/shard_device.h \
 	runtime/shard/shard_hooks.c runtime/shard/shard_hooks.h \
+	runtime/shard/shard_quorum.c runtime/shard/shard_quorum.h \
 	runtime/shard/shard_setup.c runtime/shard/shard_setup.h \
 	runtime/shard/state.h
 

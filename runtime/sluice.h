@@ -306,7 +306,11 @@ enum {
 	 * / |a|^2. Here a is the vector before compression, and C(a) is the vector that the
 	 * receivers decode. Measuring takes one or two passes over the vectors in each step and
 	 * does not change the training. */
-	SLUICE_MEASURE = 4
+	SLUICE_MEASURE = 4,
+	/* With quorum= in the recipe: the weight of this worker's following drifts in the mean of
+	 * an exchange, such as the number of rows or tokens that it has trained on. Finite and
+	 * above 0; initially 1. Each worker has its own. */
+	SLUICE_WEIGHT = 5
 };
 
 /* Sets the value `what` to x, converted to float. Errors: EINVAL, ENOMEM. Thread class: object. */
@@ -322,7 +326,8 @@ typedef struct sluice_model_step {
 	 * zero, and `steps` does not count the step. */
 	int skipped;
 	/* 1 if params has the same bits on all workers after the last pull. This can be 0 only with
-	 * when=every, when=async, keep= or up=block. */
+	 * when=every, when=async, keep= or up=block. With quorum= it is 1 only after an exchange of
+	 * all workers. */
 	int in_sync;
 	/* 0 if the next step needs no gradient (when=lazy-server): sluice_push() then accepts NULL.
 	 * Otherwise 1. */
@@ -330,6 +335,15 @@ typedef struct sluice_model_step {
 	/* 1 if the next push is at an anchor (signal=svrg): the program must then pass the full
 	 * gradient of this worker's data to sluice_push(). Otherwise 0. */
 	int anchor_due;
+	/* With quorum=: the number of workers in the newest exchange, and the number of exchanges
+	 * that closed without this worker between its last two. Each shard closes by itself: these
+	 * are the smallest and the largest of all shards. 0 workers: unknown. Otherwise the number
+	 * of workers, and 0. */
+	unsigned counted;
+	uint64_t missed;
+	/* The number of exchanges of the job that this worker's common parameters include; with
+	 * quorum= also those that it has missed, and the smallest number of all shards. */
+	uint64_t exchanges;
 } sluice_model_step;
 
 /* Fills the first step->size bytes of *step. Errors: EINVAL. Thread class: object. */
@@ -414,6 +428,9 @@ typedef struct sluice_model_stats {
 	/* The bytes of messages to and from this rank's own shards, which are not sent. */
 	uint64_t own_pushed_bytes, own_pulled_bytes, own_dense_bytes;
 	uint64_t guard_raises; /* guard=raise: number of times that the densities were doubled */
+	/* quorum=: exchanges that closed without this worker's drift; and how often a worker was
+	 * missing when a shard of this rank closed an exchange */
+	uint64_t missed_exchanges, absent_workers;
 } sluice_model_stats;
 
 /* Fills the first stats->size bytes of *stats. If these include the norms, makes one pass over the

@@ -38,6 +38,7 @@ CONSTANTS = {
     "SLUICE_GRAD_SCALE": 2,
     "SLUICE_SMOOTHNESS": 3,
     "SLUICE_MEASURE": 4,
+    "SLUICE_WEIGHT": 5,
 }
 
 
@@ -159,6 +160,9 @@ class sluice_model_step(_Struct):
         ("in_sync", c_int),
         ("wanted", c_int),
         ("anchor_due", c_int),
+        ("counted", c_uint),
+        ("missed", c_uint64),
+        ("exchanges", c_uint64),
     ]
 
 
@@ -198,6 +202,8 @@ class sluice_model_stats(_Struct):
         ("own_pulled_bytes", c_uint64),
         ("own_dense_bytes", c_uint64),
         ("guard_raises", c_uint64),
+        ("missed_exchanges", c_uint64),
+        ("absent_workers", c_uint64),
     ]
 
 

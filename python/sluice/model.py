@@ -319,6 +319,27 @@ class Model:
         """With when=lazy-server: the Lipschitz constant of the gradient of this worker's loss."""
         self._set("SLUICE_SMOOTHNESS", smoothness)
 
+    def set_weight(self, weight: float) -> None:
+        """With quorum=: the weight of this worker's following drifts in the mean of an exchange, such as the rows or
+        tokens on which it has trained; initially 1."""
+        self._set("SLUICE_WEIGHT", float(weight))
+
+    @property
+    def counted(self) -> int:
+        """With quorum=: the number of workers in the newest exchange; 0 if this worker was too far behind to learn it.
+        Otherwise the number of workers."""
+        return self._step().counted
+
+    @property
+    def missed(self) -> int:
+        """With quorum=: the number of exchanges that closed without this worker between its last two. Otherwise 0."""
+        return self._step().missed
+
+    @property
+    def exchanges(self) -> int:
+        """The number of exchanges of the job that this worker's common parameters include, also those that it missed."""
+        return self._step().exchanges
+
     # ---- state ----------------------------------------------------------------------------------
 
     def checkpoint(self, folder: Union[str, "os.PathLike[str]"]) -> None:

@@ -16,6 +16,7 @@
 #include "worker/pull.h"
 #include "worker/state.h"
 #include "worker/push.h"
+#include "worker/quorum.h"
 #include <string.h>
 
 /* ---- notifies and READs (token held) --------------------------------------- */
@@ -138,6 +139,8 @@ static int park_models(sluice_job *job)
 		rc = worker_park(model->worker);
 		if (!rc)
 			rc = async_park(model->worker);
+		if (!rc)
+			rc = quorum_park(model->worker);
 	}
 	return rc;
 }

@@ -293,6 +293,16 @@ static int check_workers(const struct recipe *recipe, const struct model_of *of)
 		    of->function, recipe->async.staleness, of->workers, of->workers - 1);
 }
 
+static int check_quorum(const struct recipe *recipe, const struct model_of *of)
+{
+	if (recipe->quorum.workers <= (uint32_t)of->workers)
+		return 0;
+	return fail(SLUICE_EINVAL,
+		    "%s: quorum=%u is more than the %d workers of this job, so that no exchange "
+		    "could ever close: write quorum=%d or less",
+		    of->function, recipe->quorum.workers, of->workers, of->workers);
+}
+
 int model_shape(const sluice_model_attr *attr, const struct model_of *of, struct recipe *recipe,
 		struct schedule *schedule, struct layout *l)
 {
@@ -300,6 +310,8 @@ int model_shape(const sluice_model_attr *attr, const struct model_of *of, struct
 
 	if (!rc)
 		rc = check_workers(recipe, of);
+	if (!rc)
+		rc = check_quorum(recipe, of);
 	if (!rc)
 		rc = check_exclusions(attr, recipe, of);
 	if (!rc)

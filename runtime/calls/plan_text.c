@@ -131,6 +131,8 @@ static void say_phases(struct text *t, const struct schedule *schedule)
 		if (up)
 			say(t, "; complete with %s",
 			    phase->close == CLOSE_ANY ? "the message of any worker" :
+			    phase->close == CLOSE_QUORUM ?
+							"the messages of a quorum of the workers" :
 							"the messages of all living workers");
 		say(t, "\n");
 	}

@@ -52,7 +52,7 @@ static int check_versions(const struct contents *c, const struct meeting *m)
 	for (uint32_t i = 0; i < m->model->n_own; i++) {
 		const struct shard *shard = &m->model->shards[i];
 
-		if (c->numbers[1 + i] != model_version(m->model, shard->id, m->place.step))
+		if (contents_fits(m->model, shard->id, c->numbers[1 + i], m->place.step))
 			return fail(SLUICE_EWIRE,
 				    "shard %u is at version %llu, the checkpoint at step %llu",
 				    shard->id, (unsigned long long)c->numbers[1 + i],
@@ -327,6 +327,26 @@ static int load_state(struct meeting *m, const struct contents *contents,
 	return rc;
 }
 
+/* Reads the newest common parameters in place of those that the worker had when it saved. If it had
+ * missed exchanges, its own parameters move with them, so that its drift stays what it was. */
+static int catch_up(const struct meeting *m, float *common, float *params)
+{
+	const uint64_t count = m->model->layout.count;
+	float *before = vector_open(count);
+	int rc;
+
+	if (!before)
+		return fail(SLUICE_ENOMEM, "no memory for %llu parameters of a checkpoint",
+			    (unsigned long long)count);
+	memcpy(before, common, count * sizeof(*before));
+	rc = model_read_snapshots(m->model, m->place.step, common);
+	for (uint64_t i = 0; i < count && !rc; i++)
+		if (float_bits(common[i]) != float_bits(before[i]))
+			params[i] += common[i] - before[i];
+	vector_close(before, count);
+	return rc;
+}
+
 /* Loads the state. Called when every rank's file was found to be valid. */
 static int load_all(struct meeting *m, const struct contents *contents,
 		    struct checkpoint_file *file, float *params)
@@ -345,7 +365,9 @@ static int load_all(struct meeting *m, const struct contents *contents,
 	/* With update=none, the shards publish means, and the parameters belong to the
 	 * application. */
 	if (sluice_is_worker(m->model->job) && !recipe_pulls_mean(&m->model->recipe))
-		m->mine.status = model_read_snapshots(m->model, m->place.step, common);
+		m->mine.status = drifts && file && m->model->recipe.quorum.workers ?
+					 catch_up(m, common, params) :
+					 model_read_snapshots(m->model, m->place.step, common);
 	if (!m->mine.status && file) /* the file had the worker's vectors */
 		hooks_begin(m->model->worker, common);
 	else if (!m->mine.status)
@@ -513,6 +535,11 @@ static int check_alone(const sluice_model *model)
 {
 	const struct recipe *r = &model->recipe;
 
+	if (r->quorum.workers)
+		return fail(SLUICE_ENOSUPP,
+			    "sluice_state_save: SLUICE_STATE_PART is not possible with quorum=, "
+			    "where other ranks close exchanges without this rank: leave the flag "
+			    "out on all workers");
 	if (r->signal != SIGNAL_INNOVATION && !census_room(r, 0))
 		return 0;
 	return fail(SLUICE_ENOSUPP,

@@ -138,6 +138,16 @@ static const char *judge_counters(const sluice_model *model, uint64_t counters)
 
 /* ---- checking what was read ---- */
 
+const char *contents_fits(const sluice_model *model, uint32_t shard, uint64_t version,
+			  uint64_t step)
+{
+	const uint64_t least = model_version(model, shard, step);
+
+	return version == least || (model->recipe.quorum.workers && version > least) ?
+		       NULL :
+		       "its version is not that of the checkpoint's step";
+}
+
 static const char *judge_section(const sluice_model *model, const struct checkpoint_section *s,
 				 uint64_t step)
 {
@@ -157,10 +167,7 @@ static const char *judge_section(const sluice_model *model, const struct checkpo
 		return s->numbers[0] <= schedule_raises_most(&model->recipe) ?
 			       NULL :
 			       "it counts more doublings of the density than this recipe allows";
-	case SECTION_SHARD:
-		return s->numbers[0] == model_version(model, s->id, step) ?
-			       NULL :
-			       "its version is not that of the checkpoint's step";
+	case SECTION_SHARD: return contents_fits(model, s->id, s->numbers[0], step);
 	default: return NULL; /* the reader of the file has checked that vectors are finite */
 	}
 }
@@ -220,6 +227,11 @@ int contents_of(sluice_model *model, float *own, struct contents *c)
 		if (recipe_drifts(&model->recipe))
 			c->sections[c->n++] = (struct checkpoint_section){ SECTION_WORKER_OWN, 0,
 									   model->layout.count, own,
+									   NULL };
+		if (model->recipe.quorum.workers)
+			c->sections[c->n++] = (struct checkpoint_section){ SECTION_WORKER_BASE, 0,
+									   model->layout.count,
+									   w->kept.of[KEPT_BASE],
 									   NULL };
 		uint64_t *lazy = c->numbers + 1 + model->n_own;
 		if (lazy_rule_of(w->lazy)) {

@@ -24,6 +24,10 @@ void contents_free(struct contents *c);
  * nothing. Returns 0 or SLUICE_EWIRE. */
 int contents_check(const sluice_model *model, const struct contents *c, uint64_t step,
 		   const struct checkpoint_file *file);
+/* Returns NULL if a shard can have this version after `step` steps of each worker, or else why not.
+ * With quorum=, it may have closed more exchanges than each worker took part in. */
+const char *contents_fits(const sluice_model *model, uint32_t shard, uint64_t version,
+			  uint64_t step);
 /* contents_restore_numbers() copies the checked numbers to the model; checkpoint_file_load() fills
  * the vectors. For both, the token must be held. contents_restore_window() needs the filled
  * vectors, so it is called last, without the token. */

@@ -37,6 +37,7 @@ static const char *section_text(uint32_t kind, uint32_t id)
 	case SECTION_WORKER_LAZY: return "the worker's memory of model changes";
 	case SECTION_WORKER_CENSUS: return "the worker's share";
 	case SECTION_WORKER_OWN: return "the worker's own parameters";
+	case SECTION_WORKER_BASE: return "the worker's common parameters";
 	case SECTION_WORKER_GUARD: return "the worker's guard";
 	case SECTION_SHARD: name = "counters"; break;
 	case SECTION_SHARD_PARAMETERS: name = "parameters"; break;

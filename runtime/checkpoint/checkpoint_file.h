@@ -55,7 +55,8 @@ enum section_kind {
 	SECTION_WORKER_GUARD, /* numbers: guard_save() */
 	SECTION_SHARD_GUARD,  /* a number: how often the density was doubled */
 	SECTION_SHARD_VARIANCE,
-	SECTION_WORKER_OWN /* signal=drift: the program's parameters */
+	SECTION_WORKER_OWN, /* signal=drift: the program's parameters */
+	SECTION_WORKER_BASE /* quorum=: the common parameters of this worker's last exchange */
 };
 
 /* A section of the content. Writers set the values; readers set the memory into which to read. Both

@@ -6,7 +6,7 @@
  *        0    4 magic "SLC1"         48    4 span      elements of the shard
  *        4    2 wire version         52    4 count     coordinates that follow
  *        6    1 kind                 56    4 divisor   messages reduced (delta), f32 bits of
- *                                                      the norm (push), else 0
+ *                                                      the norm or weight (push), else 0
  *        7    1 coding               60    4 scale     f32 bits, finite, >= 0
  *        8    1 value type           64    4 lr        f32 bits
  *        9    1 raised flags         68    2 part      index of this part
@@ -103,7 +103,8 @@ struct message {
 				  which it applies */
 	uint32_t span, count, divisor;
 	/* push with clip=median: the 2-norm of the values that the worker has selected for all
-	 * shards, before they are encoded; otherwise 0. */
+	 * shards, before they are encoded; push with quorum=: the weight of the worker, above 0;
+	 * otherwise 0. */
 	float norm;
 	/* svrg: the number of anchors before the anchor to which this message belongs; innovation:
 	 * the count of uploads (model.h); otherwise 0. */

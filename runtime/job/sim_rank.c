@@ -17,6 +17,7 @@ enum { NOBODY = -1, ABANDONED = -2 };
 struct sim_rank {
 	struct sim_ranks *all;
 	int rank, taken, finished;
+	uint64_t turns;
 	pthread_cond_t go;
 };
 
@@ -87,6 +88,7 @@ int sim_rank_yield(struct sim_rank *sim_rank)
 {
 	struct sim_ranks *s = sim_rank->all;
 	pthread_mutex_lock(&s->lock);
+	sim_rank->turns++;
 	int hope = ++s->idle < (uint64_t)IDLE_ROUNDS * (uint64_t)s->size;
 	if (hope) {
 		pass_on(s, sim_rank->rank);
@@ -100,6 +102,11 @@ int sim_rank_yield(struct sim_rank *sim_rank)
 void sim_rank_progressed(struct sim_rank *sim_rank)
 {
 	sim_rank->all->idle = 0;
+}
+
+uint64_t sim_rank_turns(const struct sim_rank *sim_rank)
+{
+	return sim_rank->turns;
 }
 
 int sim_rank_enter(struct sim_rank *sim_rank)

@@ -26,6 +26,9 @@ int sim_rank_yield(struct sim_rank *sim_rank);
 /* Reports progress: the event for which this rank waited has occurred. */
 void sim_rank_progressed(struct sim_rank *sim_rank);
 
+/* Returns how often this rank has yielded its turn. */
+uint64_t sim_rank_turns(const struct sim_rank *sim_rank);
+
 /* ---- for simulate.c ---- */
 int sim_ranks_open(int size, struct sim_ranks **out); /* 0 or SLUICE_ENOMEM */
 void sim_ranks_close(struct sim_ranks **sim_ranks);

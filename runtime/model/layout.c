@@ -207,6 +207,9 @@ static void size_messages(struct shard_layout *s, const struct recipe *recipe, s
 	s->delta_bytes = whole && delta < everything ? everything : delta;
 	s->delta_bytes += note;
 	s->snapshot_bytes = snapshot_bytes(s->span);
+	/* A late worker also reads a part of a snapshot to where it reads deltas. */
+	if (recipe->quorum.workers && s->delta_bytes < snapshot_part_bytes(s->span))
+		s->delta_bytes = snapshot_part_bytes(s->span);
 }
 
 /* Returns 1 if a message with at most `count` coordinates is always shorter than a dense one. */
@@ -292,7 +295,9 @@ static int make_shards(struct layout *l, const struct recipe *recipe,
 		l->support_most += s->support_capacity;
 		if (selection_kinds[recipe->up.select].exchange == EXCHANGE_SKETCH)
 			shape_sketch(s, recipe);
-		s->slot_depth = recipe->when == WHEN_ASYNC ? ASYNC_SLOT_DEPTH : SLOT_DEPTH;
+		s->slot_depth = recipe->when == WHEN_ASYNC || recipe->quorum.workers ?
+					ASYNC_SLOT_DEPTH :
+					SLOT_DEPTH;
 		size_messages(s, recipe, census_room(recipe, i));
 		if (s->slot_bytes > UINT32_MAX || s->delta_bytes > UINT32_MAX) {
 			free(spans);
@@ -305,7 +310,10 @@ static int make_shards(struct layout *l, const struct recipe *recipe,
 		}
 		s->room = message_room(l, s, recipe, schedule);
 		/* With async, a shard writes one publication for each worker. */
-		s->log_bytes = (recipe->when == WHEN_ASYNC ? (size_t)l->workers : LOG_ENTRIES + 1) *
+		s->log_places = recipe->quorum.workers ? QUORUM_LOG_ENTRIES + 1 : 0;
+		s->log_bytes = (recipe->when == WHEN_ASYNC ? (size_t)l->workers :
+				s->log_places              ? s->log_places :
+							     LOG_ENTRIES + 1) *
 			       s->delta_bytes;
 	}
 	free(spans);

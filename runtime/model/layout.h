@@ -14,7 +14,10 @@ enum {
 	/* With when=async a worker may send a parking message, a push and another parking message
 	 * before it learns that any of them was read. */
 	ASYNC_SLOT_DEPTH = 3,
-	LOG_ENTRIES = 2,   /* number of versions in a delta log, which has room for one more */
+	LOG_ENTRIES = 2, /* number of versions in a delta log, which has room for one more */
+	/* With quorum=, a worker that is at most this many publications behind reads them one after
+	 * the other. One that is further behind reads the parameters themselves. */
+	QUORUM_LOG_ENTRIES = 4,
 	NOTICE_BYTES = 32, /* version, log_end, consumed_seq u64; bytes of the last entry, CRC32C
 			      u32 */
 	SHARD_ELEMENTS_MAX = 1 << 28
@@ -44,6 +47,9 @@ struct shard_layout {
 	 * decoded. */
 	uint32_t room;
 	size_t slot_bytes, delta_bytes, log_bytes, snapshot_bytes;
+	/* With quorum=, publication v begins at place (v - 1) % log_places of the log, each of
+	 * which has delta_bytes; else 0. */
+	uint32_t log_places;
 };
 
 struct layout {

@@ -56,6 +56,7 @@ const char *const plan_trait_names[TRAITS] = {
 	[TRAIT_OWN_MODEL] = "own steps between exchanges",
 	[TRAIT_LAZY] = "when=lazy or lazy-server",
 	[TRAIT_ASYNC] = "when=async",
+	[TRAIT_QUORUM] = "quorum=",
 	[TRAIT_AUTO] = "auto",
 	[TRAIT_LEADER] = "up=cyclic",
 	[TRAIT_SKETCH] = "up=sketch",
@@ -234,6 +235,12 @@ const char *const plan_refusals[TRAITS][PATHS] = {
 					  "steps",
 			  [PATH_CONTINUE] = "with when=async the late pushes of a lost worker "
 					    "cannot be recognized" },
+	[TRAIT_QUORUM] = { [PATH_DEVICE_SHARDS] = "the host closes exchanges that workers miss",
+			   [PATH_DENSE_SUM] = "an exchange closes without the messages of some "
+					      "workers",
+			   [PATH_DENSE_PULL] = "a pull may take several publications",
+			   [PATH_CONTINUE] = "with quorum= the holders of a shard would close "
+					     "exchanges with different workers" },
 	[TRAIT_AUTO] = { [PATH_DEVICE_SHARDS] = "recipe=auto compares times of the host",
 			 [PATH_DEVICE] = device_whole },
 	[TRAIT_LEADER] = { [PATH_DEVICE_SHARDS] = agreed,
@@ -402,6 +409,7 @@ void plan_make(struct path_plan *plan, const struct recipe *recipe, enum value_t
 		{ recipe->warmup.dense, TRAIT(WARMUP_DENSE) },
 		{ recipe->update == UPDATE_SIGN, TRAIT(SIGN) },
 		{ recipe->decay > 0, TRAIT(DECAY) },
+		{ recipe->quorum.workers != 0, TRAIT(QUORUM) },
 		{ recipe->automatic, TRAIT(AUTO) },
 		{ pushed != VALUE_F32, TRAIT(HALF_GRADIENTS) },
 		{ elastic, TRAIT(ELASTIC) },

@@ -69,6 +69,7 @@ enum trait {
 	TRAIT_OWN_MODEL, /* a worker trains a local model between exchanges */
 	TRAIT_LAZY,
 	TRAIT_ASYNC,
+	TRAIT_QUORUM,
 	TRAIT_AUTO,
 	TRAIT_LEADER, /* the selection of one worker decides the support */
 	TRAIT_SKETCH, /* sketches decide the support */

@@ -264,6 +264,8 @@ static void set_dependent_defaults(struct draft *d)
 	if (recipe_variance(r) || r->update == UPDATE_SIGN || recipe_drifts(r))
 		r->placement = STEP_OUTSIDE; /* refuse_combinations() refuses "inside" if it was
 						written */
+	if (r->quorum.workers && !axis_given(d, AXIS_GRACE))
+		r->quorum.grace = 10;
 	if (!d->mask_given)
 		r->mask = r->signal == SIGNAL_MOMENTUM && r->up.select != SELECT_ALL;
 }

@@ -49,6 +49,8 @@
  *               | lazy-server(WINDOW,WEIGHT[,LONGEST]) | async(TAU[,whole]). TAU >= 1; see lazy.h
  *               and shard_async.h. Options of every are for
  *               drift: P divides H, 1 <= T < H / P, 0 <= M < 1; see local.h
+ *   quorum=     Q: with drift, an exchange closes when Q workers have pushed; see quorum.h
+ *   grace=      SECONDS, 10 (default): how long the shard then waits for the other workers
  *   seed=       N, 0 (default) to 2^32 - 1
  *   guard=      warn (default) | raise | none. warn and none change nothing that ranks must agree
  *               on or a checkpoint holds, and are not printed */
@@ -133,6 +135,10 @@ struct every_words {
 	uint32_t fragments;
 	uint32_t late; /* steps from the push of an exchange to the pull that applies it */
 };
+struct quorum_words {
+	uint32_t workers; /* the fewest workers with whose drifts an exchange closes; 0: all */
+	float grace;      /* seconds for which a shard then waits for the others */
+};
 struct async_words {
 	/* when=async: the most updates that a shard may have made since it published the parameters
 	 * of a push; otherwise 0. */
@@ -172,6 +178,7 @@ struct recipe {
 	enum guard_kind guard;
 	enum when_kind when;
 	struct every_words every;
+	struct quorum_words quorum;
 	struct lazy_words lazy;
 	struct async_words async;
 	/* Steps between anchors, counted over all workers; 0 unless signal=svrg. */

@@ -60,6 +60,9 @@ __extension__ typedef unsigned __int128 fact_set;
 	FACT(MIX, r->drift.mix > 0)                                                                \
 	FACT(RATE_WORD, axis_given(d, AXIS_RATE))                                                  \
 	FACT(KEEP, r->drift.keep > 0)                                                              \
+	FACT(QUORUM, r->quorum.workers != 0)                                                       \
+	FACT(NO_QUORUM, r->quorum.workers == 0)                                                    \
+	FACT(GRACE_WORD, axis_given(d, AXIS_GRACE))                                                \
 	FACT(UP_ALL, up == SELECT_ALL)                                                             \
 	FACT(UP_SELECTS, up != SELECT_ALL)                                                         \
 	FACT(UP_BIASED, up != SELECT_ALL && !of_up->unbiased)                                      \
@@ -320,6 +323,29 @@ static const struct exclusion exclusions[] = {
 	  "itself: write it with signal=drift" },
 	{ HAS(KEEP), MEMORY(NONE),
 	  "\"{keep}\" with memory=none: there is no residual to keep; write memory=residual" },
+
+	{ HAS(GRACE_WORD), HAS(NO_QUORUM),
+	  "\"{grace}\" is the time for which an exchange with a quorum waits for the other "
+	  "workers: "
+	  "write it with quorum=WORKERS" },
+	{ HAS(QUORUM), SIGNALS & ~SIGNAL(DRIFT),
+	  "\"{quorum}\" lets a worker miss an exchange, and counts at the next one how far it has "
+	  "drifted meanwhile: write it with signal=drift when=every(STEPS)" },
+	{ HAS(QUORUM), WHENS & ~WHEN(EVERY),
+	  "\"{quorum}\" with \"{when}\": a worker can miss an exchange only if it trains by itself "
+	  "between exchanges; write when=every(STEPS)" },
+	{ HAS(QUORUM), HAS(FRAGMENTS) | HAS(LATE) | HAS(MIX),
+	  "\"{quorum}\" with \"{when}\": a worker that missed exchanges takes the whole common "
+	  "parameters of the newest one; leave fragments, late and mix out" },
+	{ HAS(QUORUM), HAS(GLOBAL),
+	  "\"{quorum}\" with global: its thresholds follow from the histograms of all workers; "
+	  "write topk(DENSITY)" },
+	{ HAS(QUORUM), HAS(MEDIAN),
+	  "\"{quorum}\" with \"{clip}\": the median is that of all workers, some of which may be "
+	  "late; write clip=none, or clip=C" },
+	{ HAS(RAISE), HAS(QUORUM),
+	  NOT_RAISED("quorum",
+		     "all densities rise in the same exchange, which a worker may miss") },
 
 	{ UPDATE(ACCELERATED), SIGNALS & ~SIGNAL(SVRG),
 	  "update=accelerated moves from anchor to anchor: write signal=svrg(M) "

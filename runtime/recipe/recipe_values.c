@@ -6,6 +6,7 @@
 #include "base/nearest.h"
 #include "sluice.h"
 
+#include <float.h>
 #include <string.h>
 
 /* ---- shares and momenta ------------------------------------------------------ */
@@ -298,27 +299,15 @@ static int read_update(const struct word *w, struct draft *d)
 	return rc ? rc : refuse_more_items(w, 1);
 }
 
-static int read_freeze(const struct word *w, struct draft *d)
+/* Reads a number of steps, or none. */
+static int read_steps_or_none(const struct word *w, const char *rule, uint64_t *out)
 {
-	static const char rule[] = "freeze= takes the last step that changes the variance of "
-				   "update=adam, 1 to 1000000000, or none";
 	const char *text = w->value;
 
 	if (strcmp(text, "none") == 0)
 		return SLUICE_OK;
-	d->recipe.freeze = read_whole(&text, 1, 1000000000);
-	return *text || !d->recipe.freeze ? refuse_number(w, w->value, rule) : SLUICE_OK;
-}
-
-static int read_reset(const struct word *w, struct draft *d)
-{
-	static const char rule[] = "reset= takes a number of steps, 1 to 1000000000, or none";
-	const char *text = w->value;
-
-	if (strcmp(text, "none") == 0)
-		return SLUICE_OK;
-	d->recipe.reset = read_whole(&text, 1, 1000000000);
-	return *text || !d->recipe.reset ? refuse_number(w, w->value, rule) : SLUICE_OK;
+	*out = read_whole(&text, 1, 1000000000);
+	return *text ? refuse_number(w, w->value, rule) : SLUICE_OK;
 }
 
 /* ---- when -------------------------------------------------------------------- */
@@ -561,24 +550,14 @@ static int read_clip(const struct word *w, struct draft *d)
 	return SLUICE_OK;
 }
 
-static int read_rate(const struct word *w, struct draft *d)
+/* Reads a number from 0 to `most`, or above 0. */
+static int read_between(const struct word *w, const char *rule, int above, float most, float *out)
 {
-	static const char rule[] = "rate= takes the factor of the mean drift by which the shards "
-				   "move the common parameters, above 0";
-	float *rate = &d->recipe.drift.rate;
-	int rc = read_float(w, w->value, rule, rate);
+	int rc = read_float(w, w->value, rule, out);
 
-	return rc ? rc : *rate > 0 ? SLUICE_OK : refuse_number(w, w->value, rule);
-}
-
-static int read_keep(const struct word *w, struct draft *d)
-{
-	static const char rule[] = "keep= takes the share of a worker's residual that stays in its "
-				   "parameters, from 0 to 1";
-	float *keep = &d->recipe.drift.keep;
-	int rc = read_float(w, w->value, rule, keep);
-
-	return rc ? rc : *keep <= 1 ? SLUICE_OK : refuse_number(w, w->value, rule);
+	if (!rc && !(*out <= most && (*out > 0 || !above)))
+		rc = refuse_number(w, w->value, rule);
+	return rc;
 }
 
 /* Reads one word from the axis's list to *out. The word must not have an argument. */
@@ -594,12 +573,13 @@ static int read_choice(const struct word *w, int *out)
 	return *out < 0 ? *out : rc;
 }
 
-static int read_seed(const struct word *w, struct draft *d)
+/* Reads a whole number from low to high. */
+static int read_number_from(const struct word *w, const char *rule, unsigned low, unsigned high,
+			    uint32_t *out)
 {
-	static const char rule[] = "a seed is a whole number from 0 to 4294967295";
 	const char *text = w->value;
 
-	d->recipe.seed = read_whole(&text, 0, UINT32_MAX);
+	*out = read_whole(&text, low, high);
 	return *text ? refuse_number(w, w->value, rule) : SLUICE_OK;
 }
 
@@ -645,7 +625,7 @@ static int is_plain(enum axis_id id)
 {
 	return id == AXIS_WARMUP || id == AXIS_DENSE || id == AXIS_CLIP || id == AXIS_DECAY ||
 	       id == AXIS_RESET || id == AXIS_SEED || id == AXIS_RATE || id == AXIS_KEEP ||
-	       id == AXIS_FREEZE;
+	       id == AXIS_QUORUM || id == AXIS_GRACE || id == AXIS_FREEZE;
 }
 
 int read_value(enum axis_id id, struct word *w, struct draft *d)
@@ -679,12 +659,39 @@ int read_value(enum axis_id id, struct word *w, struct draft *d)
 		rc = read_choice(w, &chosen);
 		d->recipe.reduce = (enum reduce_kind)chosen;
 		return rc;
-	case AXIS_RESET: return read_reset(w, d);
-	case AXIS_SEED: return read_seed(w, d);
+	case AXIS_RESET:
+		return read_steps_or_none(
+			w, "reset= takes a number of steps, 1 to 1000000000, or none",
+			&d->recipe.reset);
+	case AXIS_SEED:
+		return read_number_from(w, "a seed is a whole number from 0 to 4294967295", 0,
+					UINT32_MAX, &d->recipe.seed);
 	case AXIS_WHEN: return read_when(w, d);
-	case AXIS_RATE: return read_rate(w, d);
-	case AXIS_KEEP: return read_keep(w, d);
-	case AXIS_FREEZE: return read_freeze(w, d);
+	case AXIS_RATE:
+		return read_between(w,
+				    "rate= takes the factor of the mean drift by which the shards "
+				    "move the common parameters, above 0",
+				    1, FLT_MAX, &d->recipe.drift.rate);
+	case AXIS_KEEP:
+		return read_between(w,
+				    "keep= takes the share of a worker's residual that stays in "
+				    "its parameters, from 0 to 1",
+				    0, 1, &d->recipe.drift.keep);
+	case AXIS_QUORUM:
+		return read_number_from(w,
+					"quorum= takes the fewest workers with whose drifts an "
+					"exchange closes, from 1 to the number of workers",
+					1, INT32_MAX, &d->recipe.quorum.workers);
+	case AXIS_GRACE:
+		return read_between(w,
+				    "grace= takes the seconds for which an exchange with a quorum "
+				    "waits for others, 0 to 1000000",
+				    0, 1e6f, &d->recipe.quorum.grace);
+	case AXIS_FREEZE:
+		return read_steps_or_none(w,
+					  "freeze= takes the last step that changes the variance "
+					  "of update=adam, 1 to 1000000000, or none",
+					  &d->recipe.freeze);
 	case AXIS_GUARD:
 		rc = read_choice(w, &chosen);
 		d->recipe.guard = (enum guard_kind)chosen;

@@ -87,6 +87,8 @@ const struct axis recipe_axes[AXES] = {
 	[AXIS_KEEP] = { "keep",
 			"takes the share of a worker's residual in its parameters, from 0 to 1",
 			NULL, 0 },
+	[AXIS_QUORUM] = { "quorum", "takes a number of workers, 1 or more", NULL, 0 },
+	[AXIS_GRACE] = { "grace", "takes a number of seconds, 0 or more", NULL, 0 },
 	[AXIS_GUARD] = { "guard", "takes warn, raise or none", guard_words, 3 },
 	[AXIS_FREEZE] = { "freeze", "takes a number of steps, or none", NULL, 0 },
 	[AXIS_SEED] = { "seed", "takes a whole number from 0 to 4294967295", NULL, 0 },
@@ -435,6 +437,9 @@ void recipe_print(const struct recipe *r, char text[RECIPE_TEXT_BYTES])
 		write_text(&w, " rate=%s", shortest(r->drift.rate, 1, number));
 	if (recipe_drifts(r))
 		write_text(&w, " keep=%s", shortest(r->drift.keep, 1, number));
+	if (r->quorum.workers)
+		write_text(&w, " quorum=%u grace=%s", r->quorum.workers,
+			   shortest(r->quorum.grace, 1, number));
 	if (r->guard == GUARD_RAISE)
 		write_text(&w, " guard=raise");
 	if (r->reduce == REDUCE_SENDERS)

@@ -67,6 +67,8 @@ int schedule_compile(const struct recipe *recipe, uint64_t steps_per_epoch, int 
 		add_phase(out, phase_of(PHASE_UP, &recipe->up));
 		if (recipe->when == WHEN_ASYNC)
 			out->phases[0].close = CLOSE_ANY;
+		if (recipe->quorum.workers)
+			out->phases[0].close = CLOSE_QUORUM;
 		break;
 	case EXCHANGE_LEADER:
 		add_phase(out, (struct phase){ PHASE_UP, PAYLOAD_INDICES, CLOSE_ALL_LIVING });

@@ -20,6 +20,7 @@ enum phase_payload {
 enum phase_close {
 	CLOSE_ALL_LIVING, /* ends when the messages of all living workers have arrived */
 	CLOSE_ANY,        /* ends with each push of any worker */
+	CLOSE_QUORUM,     /* ends with the messages of a quorum of the workers */
 	CLOSINGS
 };
 struct phase {

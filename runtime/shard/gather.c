@@ -82,13 +82,22 @@ int gather_same_rate(struct shard *shard, int worker, float lr, int first)
 	return 0;
 }
 
+void gather_count_staleness(const struct shard *shard, uint64_t behind)
+{
+	sluice_model_stats *s = shard->model.stats;
+	const uint64_t last = sizeof(s->staleness) / sizeof(*s->staleness) - 1;
+
+	s->staleness[behind < last ? behind : last]++;
+	s->staleness_most = behind > s->staleness_most ? behind : s->staleness_most;
+}
+
 int gather_count(struct shard *shard, int worker, const struct message *m)
 {
 	struct gathered *g = &shard->gathered;
 
 	if (inbox_accept(shard, worker))
 		return 0;
-	shard->model.stats->staleness[0]++;
+	gather_count_staleness(shard, shard->published - m->have_version);
 	g->raised |= m->raised;
 	/* With guard=raise, any worker can raise the densities of all. With auto, the first worker
 	 * decides. */

@@ -33,6 +33,8 @@ void gather_pass(struct shard *shard);
 int gather_same_rate(struct shard *shard, int worker, float lr, int first);
 /* Accepts and counts the worker's next message, m. Returns 1 on success. */
 int gather_count(struct shard *shard, int worker, const struct message *m);
+/* Counts a push that is based on a version this many versions older than the newest. */
+void gather_count_staleness(const struct shard *shard, uint64_t behind);
 /* The first is called after the publication that ends a phase, the second after the publication
  * that ends the step. */
 void gather_phase_ends(struct shard *shard);

@@ -167,7 +167,8 @@ void inboxes_wait_since(struct shard *shard, uint64_t ns)
 void inbox_announce(struct shard *shard, int worker, struct announced newest, int notify)
 {
 	inbox_of(shard, worker)->newest = newest;
-	set_due(shard, worker, notify != 0);
+	if (notify)
+		set_due(shard, worker, 1);
 }
 
 /* Posts one notice. Returns 0, SLUICE_EAGAIN (try again later), SLUICE_EPEER (an event will report
@@ -225,6 +226,11 @@ int inboxes_notify(struct shard *shard)
 	return sent;
 }
 
+struct announced inbox_newest(const struct shard *shard, int worker)
+{
+	return inbox_of(shard, worker)->newest;
+}
+
 int inboxes_have_work(const struct shard *shard)
 {
 	int work = inboxes_due(shard);
@@ -239,9 +245,4 @@ int inboxes_have_work(const struct shard *shard)
 uint64_t inbox_arrivals(const struct shard *shard, int worker)
 {
 	return inbox_of(shard, worker)->arrived;
-}
-
-struct announced inbox_newest(const struct shard *shard, int worker)
-{
-	return inbox_of(shard, worker)->newest;
 }

@@ -69,7 +69,7 @@ struct announced {
 	uint32_t bytes;
 };
 /* Records that a publication for this worker is in the log. The worker is sent a notice unless
- * notify is 0. */
+ * notify is 0; a notice that is already due then names this publication, too. */
 void inbox_announce(struct shard *shard, int worker, struct announced newest, int notify);
 /* Returns 1 if a notice is due. */
 int inboxes_due(const struct shard *shard);
@@ -79,7 +79,9 @@ int inboxes_notify(struct shard *shard);
 /* Returns 1 if a message waits to be handled, or a notice to be sent. */
 int inboxes_have_work(const struct shard *shard);
 
+/* Returns the newest publication that was recorded for the worker. */
+struct announced inbox_newest(const struct shard *shard, int worker);
+
 /* ---- for tests ---- */
 uint64_t inbox_arrivals(const struct shard *shard, int worker);
-struct announced inbox_newest(const struct shard *shard, int worker);
 #endif

@@ -11,6 +11,7 @@
 #include "shard/gather.h"
 #include "shard/inbox.h"
 #include "shard/shard_hooks.h"
+#include "shard/shard_quorum.h"
 #include "shard/state.h"
 #include <stdatomic.h>
 #include <string.h>
@@ -24,6 +25,8 @@ uint8_t *publish_reserve(struct shard *shard, struct readers readers)
 	const size_t most = shard->at->delta_bytes;
 	uint8_t *entry;
 
+	if (shard->quorum) /* the entry has a place, where late workers find it */
+		shard->log.end = shard->published * most;
 	if (readers.worker == READERS_ALL)
 		return delta_log_reserve(&shard->log, most);
 	entry = shard->log.ring + (size_t)readers.worker * most;
@@ -50,7 +53,9 @@ void publish_commit(struct shard *shard, struct readers readers, const struct me
 	gather_phase_ends(shard);
 	inboxes_wait_since(shard, 0);
 	for (int w = 0; w < shard->job->workers; w++)
-		inbox_announce(shard, w, newest, job_living(shard->job, w));
+		inbox_announce(shard, w, newest,
+			       job_living(shard->job, w) &&
+				       (!shard->quorum || shard_quorum_counts(shard, w)));
 }
 
 /* Writes "index 3 of tensor w1" into text, and returns text. */

@@ -19,6 +19,7 @@
 #include "shard/agreed.h"
 #include "shard/shard_device.h"
 #include "shard/shard_hooks.h"
+#include "shard/shard_quorum.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -239,6 +240,17 @@ static int advance_step(struct shard *shard)
 		shard);
 }
 
+/* Advances an exchange that a quorum of the workers closes. */
+static int advance_quorum(struct shard *shard)
+{
+	int moved;
+
+	if (!shard_quorum_gather(shard, &moved))
+		return moved;
+	return kinds[schedule_phase(shard->rules.schedule, shard->phase + 1)->payload].answer(
+		shard);
+}
+
 static int excused_from_step(const struct shard *shard, int worker)
 {
 	return worker < gather_next(shard);
@@ -252,6 +264,7 @@ static const struct closing {
 } closings[CLOSINGS] = {
 	[CLOSE_ALL_LIVING] = { advance_step, excused_from_step },
 	[CLOSE_ANY] = { shard_async_advance, shard_async_excused },
+	[CLOSE_QUORUM] = { advance_quorum, shard_quorum_excused },
 };
 
 static const struct closing *shard_closing(const struct shard *shard)

@@ -6,6 +6,7 @@
 #include "compress/sparse.h"
 #include "model/compressor.h"
 #include "model/kept.h"
+#include "shard/gather.h"
 #include "shard/inbox.h"
 #include "shard/publish.h"
 #include "shard/reduce.h"
@@ -344,14 +345,6 @@ static void update(struct shard *shard)
 	shard->version++;
 }
 
-static void count_staleness(const struct shard *shard, uint64_t behind)
-{
-	sluice_model_stats *s = shard->model.stats;
-	const uint64_t last = sizeof s->staleness / sizeof *s->staleness - 1;
-	s->staleness[behind < last ? behind : last]++;
-	s->staleness_most = behind > s->staleness_most ? behind : s->staleness_most;
-}
-
 /* Makes one version from the oldest waiting push. Returns 1 if there was a push that may be
  * added. */
 static int step(struct shard *shard)
@@ -363,7 +356,7 @@ static int step(struct shard *shard)
 	uint64_t behind = shard->version - of->have_version;
 	if (add_push(shard, worker))
 		return 0;
-	count_staleness(shard, behind);
+	gather_count_staleness(shard, behind);
 	update(shard);
 	answer_push(shard, worker);
 	return 1;

@@ -12,7 +12,7 @@
 #include "shard/reduce.h"
 
 struct shard_hooks;
-enum { SHARD_HOOKS = 4 }; /* rows in shard_hooks.c */
+enum { SHARD_HOOKS = 5 }; /* rows in shard_hooks.c */
 
 struct gathered {
 	int next_rank;    /* the messages of all lower ranks have been taken in this phase */
@@ -56,6 +56,7 @@ struct shard {
 	struct lazy_sum *lazy;
 	struct agreed *agreed;
 	struct async_shard *async;
+	struct quorum_shard *quorum;
 	struct shard_census *census;
 	struct median *median;
 	struct dense_sum *dense;     /* never NULL, because any recipe may send all coordinates */

@@ -70,8 +70,9 @@ static uint32_t async_mark(const struct worker *w)
 	return w->async->anchors;
 }
 
-uint64_t async_awaited(const struct worker *w)
+uint64_t async_awaited(const struct worker *w, uint32_t shard)
 {
+	(void)shard;
 	return w->async->awaited;
 }
 

@@ -11,7 +11,7 @@ struct async; /* worker.async is NULL unless the recipe has when=async */
 
 /* ---- a closing (a row in worker.c): how a worker handles the answer to its message ---- */
 /* Returns the number of the message whose answer a pull waits for. */
-uint64_t async_awaited(const struct worker *w);
+uint64_t async_awaited(const struct worker *w, uint32_t shard);
 /* Sets the conditions that an answer to the last message must meet. */
 void async_expect(const struct worker *w, uint32_t shard, struct message_expect *want);
 /* Returns NULL, or the reason why the answer is refused. */

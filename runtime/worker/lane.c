@@ -40,6 +40,7 @@ struct shard_io {
 	uint64_t base;     /* the publication on which the next push is based */
 	enum lane_down down;
 	int read_status;
+	uint32_t read_bytes; /* length of the READ that is not handled; 0: there is none */
 	unsigned torn;
 	uint8_t *buffer; /* delta_bytes */
 };
@@ -179,6 +180,7 @@ void lanes_restart(struct lanes *lanes, const struct recipe *recipe, uint64_t st
 		}
 		io->have = io->base = publications;
 		set_down(lanes, io, DOWN_IDLE);
+		io->read_bytes = 0;
 		io->torn = 0;
 	}
 	lanes_follow(lanes);
@@ -440,7 +442,8 @@ static void take_notice(struct lanes *lanes, uint32_t shard, struct lane *lane,
 	const uint32_t last_bytes = get_le32(line + 24);
 	if (get_le32(line + 28) != crc32c(0, line, 28) || version < lane->version ||
 	    log_end < lane->log_end || last_bytes > at->delta_bytes ||
-	    delta_log_locate(log_end, last_bytes, at->log_bytes, &unused) ||
+	    ((last_bytes || log_end || version != lane->version) &&
+	     delta_log_locate(log_end, last_bytes, at->log_bytes, &unused)) ||
 	    ring_writer_acknowledge(&lane->ring, peer, get_le64(line + 16))) {
 		job_fail(lanes->of.job, SLUICE_EWIRE, peer,
 			 "%s wrote a notice of shard %u that fails its checks",
@@ -483,7 +486,31 @@ uint64_t lane_base(const struct lanes *lanes, uint32_t shard)
 
 uint32_t lane_last_bytes(const struct lanes *lanes, uint32_t shard)
 {
-	return lane_from(lanes, shard)->last_bytes;
+	const struct shard_io *io = io_of(lanes, shard);
+
+	return io->read_bytes ? io->read_bytes : io->from->last_bytes;
+}
+
+uint64_t lane_version(const struct lanes *lanes, uint32_t shard)
+{
+	return lane_from(lanes, shard)->version;
+}
+
+int lane_acknowledged(const struct lanes *lanes, uint32_t shard)
+{
+	const struct ring_writer *ring = &lane_from(lanes, shard)->ring;
+
+	return lane_posted(lanes, shard) && ring->consumed_seq + 1 == ring->next_seq;
+}
+
+int lane_free(const struct lanes *lanes, uint32_t shard)
+{
+	return lane_posted(lanes, shard) && ring_writer_free(&lane_from(lanes, shard)->ring);
+}
+
+int lane_idle(const struct lanes *lanes, uint32_t shard)
+{
+	return io_of(lanes, shard)->down == DOWN_IDLE;
 }
 
 int lane_announced(const struct lanes *lanes, uint32_t shard, uint64_t wanted)
@@ -507,31 +534,53 @@ const uint8_t *lane_entry(const struct lanes *lanes, uint32_t shard)
 	return base + lane->to->at.log_offset + offset;
 }
 
-void lane_read(struct lanes *lanes, uint32_t shard)
+/* Reads bytes of the memory in which the holder has log and snapshot. */
+static void read_bytes(struct lanes *lanes, uint32_t shard, uint64_t offset, size_t bytes)
 {
-	const struct shard_layout *at = &lanes->of.layout->shards[shard];
 	struct shard_io *io = io_of(lanes, shard);
 	const struct lane *lane = io->from;
 	struct endpoint *e = lane->to->endpoint;
-	uint64_t offset = 0;
-
-	delta_log_locate(lane->log_end, lane->last_bytes, at->log_bytes, &offset);
 	const struct transfer t = { .kind = TRANSFER_GET,
 				    .remote = lane->to->log,
-				    .offset = lane->to->at.log_offset + offset,
+				    .offset = offset,
 				    .local_region = lanes_staging(lanes),
 				    .local = io->buffer,
-				    .bytes = lane->last_bytes,
+				    .bytes = bytes,
 				    .cookie = job_cookie(lanes->of.job, COOKIE_MODEL, lanes->of.id,
 							 shard) };
 	int rc = e->transport->ops->post(e, &t);
-	if (!rc)
+	if (!rc) {
 		io->down = DOWN_READING;
-	else if (rc != SLUICE_EAGAIN && rc != SLUICE_EPEER)
+		io->read_bytes = (uint32_t)bytes;
+	} else if (rc != SLUICE_EAGAIN && rc != SLUICE_EPEER)
 		job_fail(lanes->of.job, rc, lanes->of.job->rank,
 			 "cannot read version %llu of shard %u from %s",
 			 (unsigned long long)lane->version, shard,
 			 rank_text(lanes->of.job, lane->to->at.rank));
+}
+
+void lane_read(struct lanes *lanes, uint32_t shard)
+{
+	const struct shard_layout *at = &lanes->of.layout->shards[shard];
+	const struct shard_io *io = io_of(lanes, shard);
+	const struct lane *lane = io->from;
+	uint64_t offset = 0;
+	size_t bytes = lane->last_bytes;
+
+	if (at->log_places && io->have + 1 < lane->version) {
+		offset = io->have % at->log_places * at->delta_bytes;
+		bytes = at->delta_bytes;
+	} else {
+		delta_log_locate(lane->log_end, lane->last_bytes, at->log_bytes, &offset);
+	}
+	read_bytes(lanes, shard, lane->to->at.log_offset + offset, bytes);
+}
+
+void lane_read_snapshot(struct lanes *lanes, uint32_t shard, size_t offset, size_t bytes)
+{
+	const struct lane *lane = lane_from(lanes, shard);
+
+	read_bytes(lanes, shard, lane->to->at.snapshot_offset + offset, bytes);
 }
 
 int lanes_read(struct lanes *lanes, uint64_t wanted)
@@ -611,5 +660,6 @@ void lane_took(struct lanes *lanes, uint32_t shard, uint64_t taken, uint64_t bas
 	io->base = base;
 	io->torn = 0;
 	*(own ? &lanes->of.stats->own_pulled_bytes :
-		&lanes->of.stats->pulled_bytes) += io->from->last_bytes;
+		&lanes->of.stats->pulled_bytes) += lane_last_bytes(lanes, shard);
+	io->read_bytes = 0;
 }

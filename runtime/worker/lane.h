@@ -90,18 +90,28 @@ int lane_notice(struct lanes *lanes, uint32_t shard, int peer);
 void lane_read_ended(struct lanes *lanes, uint32_t shard, int status);
 /* lane_have() returns the newest publication that this worker has handled, and lane_base() the
  * publication on which its pushes are based. lane_last_bytes() returns the length, in the log, of
- * the newest announced publication. */
+ * the publication that was read, or else of the newest announced one. */
 uint64_t lane_have(const struct lanes *lanes, uint32_t shard);
 uint64_t lane_base(const struct lanes *lanes, uint32_t shard);
 uint32_t lane_last_bytes(const struct lanes *lanes, uint32_t shard);
+/* lane_version() returns the newest announced publication. lane_acknowledged() returns 1 if the
+ * shard had counted all messages of this worker when it announced it. lane_free() returns 1 if the
+ * shard has a free slot for the next message. lane_idle() returns 1 if no READ is under way or has
+ * ended without being handled. */
+uint64_t lane_version(const struct lanes *lanes, uint32_t shard);
+int lane_acknowledged(const struct lanes *lanes, uint32_t shard);
+int lane_free(const struct lanes *lanes, uint32_t shard);
+int lane_idle(const struct lanes *lanes, uint32_t shard);
 /* Returns 1 if publication `wanted` is announced and not yet handled, and no READ is under way. */
 int lane_announced(const struct lanes *lanes, uint32_t shard, uint64_t wanted);
 /* Returns the announced entry, or NULL if this process has not mapped the shard's log. A peer may
  * write to the entry at any time. */
 const uint8_t *lane_entry(const struct lanes *lanes, uint32_t shard);
-/* If the queue has room, posts the READ of the announced entry (a get of the transport). Token
- * held. */
+/* If the queue has room, posts the READ of the announced entry (a get of the transport), or with
+ * quorum=, of the entry that follows the publications that this worker has. Token held. */
 void lane_read(struct lanes *lanes, uint32_t shard);
+/* The same for bytes of the shard's snapshot, at most delta_bytes, from this offset on. */
+void lane_read_snapshot(struct lanes *lanes, uint32_t shard, size_t offset, size_t bytes);
 /* Posts the READs of all announced publications `wanted`. READs from the same rank share one
  * doorbell of the network card. A transport that copies at once gets no READs here. Returns 1 if
  * there is more to do: other publications are announced, or a READ has ended. The token must be

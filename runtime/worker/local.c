@@ -11,6 +11,7 @@
 #include "worker/hooks.h"
 #include "worker/signal.h"
 #include "worker/nonfinite.h"
+#include "worker/quorum.h"
 #include "worker/state.h"
 #include <math.h>
 #include <stdlib.h>
@@ -190,6 +191,7 @@ int local_in_sync(const struct worker *w)
 {
 	return w->step.state == STEP_DONE && got_the_same(w->rules.recipe, w->step.done) &&
 	       !selection_kinds[w->rules.recipe->up.select].contiguous &&
+	       (!w->quorum || quorum_counted(w->quorum) == (unsigned)w->job->workers) &&
 	       (w->rules.recipe->when != WHEN_ASYNC || !w->step.done ||
 		schedule_before_anchor(w->rules.schedule, w->step.done));
 }

@@ -15,6 +15,7 @@
 #include "worker/compressor_ops.h"
 #include "worker/lane.h"
 #include "worker/local.h"
+#include "worker/quorum.h"
 #include "worker/pull.h"
 #include "worker/state.h"
 #include "worker/push.h"
@@ -155,7 +156,7 @@ static int pull_here(struct worker *w, int asks)
 		return pull_idle(w);
 	int rc = await_device(w);
 	if (!rc && asks)
-		rc = async_ask(w);
+		rc = w->quorum ? quorum_ask(w) : async_ask(w);
 	if (!rc)
 		rc = target_begin(w);
 	if (!rc && w->rules.recipe->every.late)
@@ -163,11 +164,27 @@ static int pull_here(struct worker *w, int asks)
 	return rc ? rc : target_end(w, pull_begun(w));
 }
 
+/* A pull without a push that brings what was published since this worker's last exchange. Between
+ * exchanges the next drift is measured from the parameters that the worker has. */
+static int pull_newest(struct worker *w)
+{
+	if (w->step.done % w->rules.recipe->every.period)
+		return fail(SLUICE_EINVAL,
+			    "sluice_pull: nothing was pushed since the last pull. Without a push "
+			    "it brings the newest common parameters, but only directly after an "
+			    "exchange, and the last of %llu steps had none",
+			    (unsigned long long)w->step.done);
+	step_pull_alone(&w->step, 1);
+	const int rc = pull_here(w, 1);
+	step_pull_alone(&w->step, 0);
+	return rc;
+}
+
 static int pull_noted(struct worker *w, int asks)
 {
 	struct device_scope scope;
 	device_scope_begin(target_memory(w->into), w->stream, &scope);
-	return device_scope_end(&scope, pull_here(w, asks));
+	return device_scope_end(&scope, w->quorum && asks ? pull_newest(w) : pull_here(w, asks));
 }
 
 /* Checks the call and records its vector. *asks: as in pull_here(). */
@@ -175,7 +192,8 @@ static int note_pull(sluice_model *model, const sluice_vector *vector, const cha
 		     int *asks)
 {
 	static const sluice_segment none;
-	*asks = model && model->recipe.when == WHEN_ASYNC && model->worker->step.state == STEP_DONE;
+	*asks = model && (model->recipe.when == WHEN_ASYNC || model->recipe.quorum.workers) &&
+		model->worker->step.state == STEP_DONE;
 	int rc = vector_check(vector, function);
 	if (!rc)
 		rc = step_check(model, model, function, *asks ? STEP_DONE : STEP_PUSHED);
@@ -262,11 +280,10 @@ static int range_done(void *context)
 	struct worker *w = range->w;
 	if (worker_advance(w, w->rules.schedule->n_phases))
 		return 1;
-	const uint64_t wanted = worker_wanted(w);
 	for (uint32_t s = 0; s < w->layout->n_shards; s++) {
 		const struct shard_layout *at = &w->layout->shards[s];
 		if (at->begin < range->end && range->begin < at->begin + at->span &&
-		    lane_have(w->lanes, s) < wanted)
+		    lane_have(w->lanes, s) < worker_wanted(w, s))
 			return 0;
 	}
 	return 1;

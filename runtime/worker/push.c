@@ -560,6 +560,8 @@ uint64_t step_in_vain(const struct worker *w, uint64_t pushed)
 	if (!sluice_is_worker(w->job) || !w->step.asked ||
 	    (w->step.state != STEP_PUSHED && w->step.state != STEP_PULLING) || needed <= pushed)
 		return 0;
+	if (w->quorum) /* the shards do not wait for a worker in a collective */
+		return 0;
 	if (w->rules.recipe->when == WHEN_ASYNC &&
 	    !schedule_at_anchor(w->rules.schedule, w->step.number) &&
 	    !schedule_before_anchor(w->rules.schedule, w->step.number))

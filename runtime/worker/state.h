@@ -9,7 +9,7 @@
 #include "model/model.h"
 #include "worker/step.h"
 
-enum { WORKER_HOOKS = 9 };
+enum { WORKER_HOOKS = 10 };
 
 struct worker {
 	/* The parts of the job and the model (worker_stand_on), which outlive the worker. */
@@ -48,6 +48,7 @@ struct worker {
 	struct lazy *lazy;
 	struct local *local;
 	struct async *async;
+	struct quorum *quorum;
 	struct agreed *agreed;
 	struct worker_census *census;
 	struct guard *guard;
@@ -99,7 +100,7 @@ static inline uint64_t worker_exchanges(const struct worker *w)
 /* Returns 1 if this worker makes the next step alone, without an exchange (when=every). */
 static inline int worker_alone(const struct worker *w)
 {
-	return (w->step.done + 1) % recipe_interval(w->rules.recipe) != 0;
+	return !w->step.unpushed && (w->step.done + 1) % recipe_interval(w->rules.recipe) != 0;
 }
 
 /* Returns 1 if the next push is at an anchor (when=async). */

@@ -102,6 +102,11 @@ void step_unpushed(struct step *s)
 	first_phase(s, 1);
 }
 
+void step_pull_alone(struct step *s, int on)
+{
+	s->unpushed = on;
+}
+
 void step_phase_ends(struct step *s)
 {
 	s->phase++;

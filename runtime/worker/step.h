@@ -28,6 +28,7 @@ struct step {
 	enum step_state state;
 	unsigned phase;       /* current phase of the schedule */
 	int encoded;          /* 1: the messages of the phase are made */
+	int unpushed;         /* 1: a pull without a push is under way (quorum=) */
 	uint32_t shards_done; /* number of shards whose publication in this phase was handled */
 	int left_out;         /* 1: the messages of this step are empty */
 	int skipped;          /* 1: nothing is exchanged for the last push (nonfinite=skip-all) */
@@ -80,6 +81,8 @@ void step_sent(struct step *s);
 /* ---- the phases -------------------------------------------------------------- */
 /* Called when the messages of the first phase were made without a push (when=async). */
 void step_unpushed(struct step *s);
+/* Called before and after a pull without a push between exchanges (quorum=). */
+void step_pull_alone(struct step *s, int on);
 void step_phase_ends(struct step *s);
 /* Called when the publication of one shard has been handled. */
 void step_shard_ends(struct step *s, unsigned raised);

@@ -5,6 +5,7 @@
 #include "model/compressor.h"
 #include "worker/hooks.h"
 #include "worker/lane.h"
+#include "worker/quorum.h"
 #include "worker/state.h"
 #include "worker/worker_census.h"
 
@@ -36,7 +37,7 @@ struct message upload_head(const struct worker *w, uint32_t shard)
 				 .have_version = lane_base(w->lanes, shard),
 				 .anchor = hooks_mark(w),
 				 .span = w->layout->shards[shard].span,
-				 .norm = w->step.norm,
+				 .norm = w->quorum ? quorum_weight(w->quorum) : w->step.norm,
 				 .lr = w->step.lr };
 }
 
@@ -82,22 +83,25 @@ int upload_pick(struct worker *w, struct message *m, struct pick *p, uint64_t be
 	return stage_encoded(w, m, bytes);
 }
 
-void upload_empty(struct worker *w, enum message_kind kind)
+void upload_without(struct worker *w, uint32_t shard, enum message_kind kind)
 {
 	const struct entries none = compressor_entries(w->compressor);
+	struct message m = upload_head(w, shard);
 
-	for (uint32_t s = 0; s < w->layout->n_shards; s++) {
-		struct message m = upload_head(w, s);
-
-		m.kind = kind;
-		m.count = 0;
-		if (kind == MESSAGE_ASK || kind == MESSAGE_PARK) {
-			m.phase = 0;
-			m.values = (struct value_coding){ VALUE_F32, 0, 0, 0 };
-			m.seeded = 0;
-		}
-		upload_encode(w, &m, none.index, none.value);
+	m.kind = kind;
+	m.count = 0;
+	if (kind == MESSAGE_ASK || kind == MESSAGE_PARK) {
+		m.phase = 0;
+		m.values = (struct value_coding){ VALUE_F32, 0, 0, 0 };
+		m.seeded = 0;
 	}
+	upload_encode(w, &m, none.index, none.value);
+}
+
+void upload_empty(struct worker *w, enum message_kind kind)
+{
+	for (uint32_t s = 0; s < w->layout->n_shards; s++)
+		upload_without(w, s, kind);
 }
 
 int upload_masks(const struct worker *w)

@@ -23,8 +23,9 @@ int upload_encode(struct worker *w, struct message *m, const uint32_t *index, co
 /* As upload_encode(), for a pick whose positions count from coordinate 0. `begin` is the shard's
  * first coordinate. On return *p has the emitted entries, with positions relative to it. */
 int upload_pick(struct worker *w, struct message *m, struct pick *p, uint64_t begin);
-/* Stages a message without coordinates for each shard. The only content is the kind of the
- * message. */
+/* Stages a message without coordinates, for one shard or for each. The only content is the kind of
+ * the message. */
+void upload_without(struct worker *w, uint32_t shard, enum message_kind kind);
 void upload_empty(struct worker *w, enum message_kind kind);
 /* Subtracts the emitted values from the residual, unless the selection has already done so
  * (PICK_TAKEN). Clears their momentum if the recipe masks it. */

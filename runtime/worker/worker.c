@@ -15,6 +15,7 @@
 #include "worker/lane.h"
 #include "worker/signal.h"
 #include "worker/nonfinite.h"
+#include "worker/quorum.h"
 #include "worker/state.h"
 #include "worker/target.h"
 #include "worker/upload.h"
@@ -227,8 +228,9 @@ int worker_send(struct worker *w, struct signal *signal)
 
 /* ---- the closing of a phase -------------------------------------------------- */
 
-static uint64_t wanted_of_step(const struct worker *w)
+static uint64_t wanted_of_step(const struct worker *w, uint32_t shard)
 {
+	(void)shard;
 	return schedule_publications(w->rules.schedule, w->step.number, w->step.phase);
 }
 
@@ -288,7 +290,7 @@ static uint64_t base_of_step(const struct message *m)
  * apply: changes the target. base: the version that the next push names as the basis of its
  * gradient */
 static const struct closing {
-	uint64_t (*wanted)(const struct worker *w);
+	uint64_t (*wanted)(const struct worker *w, uint32_t shard);
 	void (*expect)(const struct worker *w, uint32_t shard, struct message_expect *want);
 	const char *(*judge)(const struct worker *w, uint32_t shard, const struct message *m);
 	int (*apply)(struct worker *w, uint32_t shard, const struct message *m,
@@ -298,6 +300,8 @@ static const struct closing {
 	[CLOSE_ALL_LIVING] = { wanted_of_step, expect_of_step, judge_of_step, apply_of_step,
 			       base_of_step },
 	[CLOSE_ANY] = { async_awaited, async_expect, async_judge, async_apply, async_base },
+	[CLOSE_QUORUM] = { quorum_wanted, quorum_expect, judge_of_step, apply_of_step,
+			   base_of_step },
 };
 
 static const struct closing *closing_of(const struct worker *w)
@@ -307,9 +311,9 @@ static const struct closing *closing_of(const struct worker *w)
 
 /* ---- pull ------------------------------------------------------------------ */
 
-uint64_t worker_wanted(const struct worker *w)
+uint64_t worker_wanted(const struct worker *w, uint32_t shard)
 {
-	return closing_of(w)->wanted(w);
+	return closing_of(w)->wanted(w, shard);
 }
 
 /* Returns the conditions that a publication of the current phase must meet. */
@@ -321,7 +325,7 @@ static struct message_expect expect(const struct worker *w, uint32_t shard)
 				       .epoch = model_epoch(w->job),
 				       .model = w->model.id,
 				       .shard = shard,
-				       .seq = worker_wanted(w),
+				       .seq = worker_wanted(w, shard),
 				       .span = at->span,
 				       .count_max = at->room };
 
@@ -342,7 +346,7 @@ static const char *welcome(const struct worker *w, uint32_t shard, const struct 
 /* Ends the handling of this publication. */
 static void publication_ends(struct worker *w, uint32_t shard, const struct message *m)
 {
-	lane_took(w->lanes, shard, worker_wanted(w), closing_of(w)->base(m));
+	lane_took(w->lanes, shard, worker_wanted(w, shard), closing_of(w)->base(m));
 	if (!shard) /* all workers adopt shard 0's choice; a recipe with fragments has no choices */
 		watch_chosen(w, m->chosen);
 	step_shard_ends(&w->step, m->raised);
@@ -425,14 +429,37 @@ static void fetch_delta(struct worker *w, uint32_t shard)
 	stopwatch_end(w->model.stopwatch, TIME_PULL, &lap);
 }
 
+/* Takes what the shards have published up to the version that counts this worker's push. Returns 1
+ * when all of it is applied. */
+static int take_missed(struct worker *w)
+{
+	for (uint32_t s = 0; s < w->layout->n_shards && !w->job->failure.code; s++) {
+		struct message m;
+		uint8_t *copy;
+
+		quorum_read(w, s);
+		if (!lane_arrived(w->lanes, s))
+			continue;
+		const struct lap lap = stopwatch_begin();
+		if (!lane_take(w->lanes, s, &m, &copy))
+			quorum_torn(w, s);
+		else if (!quorum_took(w, s, &m, copy))
+			take_delta(w, s, &m, copy);
+		stopwatch_end(w->model.stopwatch, TIME_APPLY, &lap);
+	}
+	return quorum_pulled(w);
+}
+
 /* Returns 1 when the version of this step is applied for every shard. */
 static int take_deltas(struct worker *w)
 {
 	const struct fragment fragment = worker_fragment(w);
-	const uint64_t publication = worker_wanted(w);
+	const uint64_t publication = worker_wanted(w, fragment.first);
 
 	if (!w->step.asked && !w->step.behind)
 		return 0; /* the application has not called pull yet */
+	if (w->quorum)
+		return take_missed(w);
 	/* Reads the next publications while the program adds those that have arrived. */
 	if (!lanes_read(w->lanes, publication))
 		return w->step.shards_done == fragment.end - fragment.first;
@@ -476,13 +503,13 @@ void worker_describe(void *context, char *text, size_t cap)
 	struct worker *w = context;
 	const struct fragment fragment = worker_fragment(w);
 	uint32_t waiting = 0, first = 0;
-	uint64_t wanted = worker_wanted(w);
 	if (worker_busy(w, text, cap))
 		return;
 	int down = w->step.phase < w->rules.schedule->n_phases &&
 		   schedule_phase(w->rules.schedule, w->step.phase)->direction == PHASE_DOWN;
 	for (uint32_t s = fragment.first; s < fragment.end; s++) {
-		int missing = down ? lane_have(w->lanes, s) < wanted : !lane_posted(w->lanes, s);
+		int missing = down ? lane_have(w->lanes, s) < worker_wanted(w, s) :
+				     !lane_posted(w->lanes, s);
 		if (missing && !waiting++)
 			first = s;
 	}

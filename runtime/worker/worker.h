@@ -5,8 +5,8 @@
 #include "model/model.h"
 #include "worker/signal.h"
 
-/* Returns the number of the publication that answers the current phase. */
-uint64_t worker_wanted(const struct worker *w);
+/* Returns the number of the shard's publication that answers the current phase. */
+uint64_t worker_wanted(const struct worker *w, uint32_t shard);
 /* worker_send() makes the messages of the current phase for all shards, and posts those that can go
  * at once. signal describes the addition that signal_fold() left to the selection; NULL means that
  * the residual is complete. worker_send_shard() makes the message for one shard, if the recipe

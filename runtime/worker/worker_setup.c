@@ -14,6 +14,7 @@
 #include "worker/lazy.h"
 #include "worker/local.h"
 #include "worker/parts.h"
+#include "worker/quorum.h"
 #include "worker/state.h"
 #include "worker/target.h"
 #include "worker/worker_census.h"
@@ -28,7 +29,7 @@
 /* A step calls their hooks in this order. */
 static const struct step_hooks *const methods[WORKER_HOOKS] = {
 	&local_hooks, &measure_hooks, &census_hooks, &agree_hooks, &lazy_hooks,
-	&async_hooks, &target_hooks,  &parts_hooks,  &guard_hooks
+	&async_hooks, &quorum_hooks,  &target_hooks, &parts_hooks, &guard_hooks
 };
 
 void worker_list_methods(struct worker *w)

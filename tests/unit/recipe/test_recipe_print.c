@@ -70,6 +70,7 @@ static const char *const valid_recipes[] = {
 	"signal=drift when=every(1000000) rate=0.7",
 	"signal=drift when=every(1000000),fragments(1000000)",
 	"signal=drift when=every(30),mix(0.333),late(4),fragments(6)",
+	"signal=drift when=every(30) quorum=3 grace=0.25",
 	"up=topk(0.1) update=sign",
 	"up=topk(0.1) memory=residual(outside,decay=0.3333333)",
 	"up=topk(0.1) memory=residual(decay=1)",

@@ -33,9 +33,11 @@ TEST(recipe_parse__unknown_words_are_answered_with_the_nearest)
 	expect_refused("ups=all", "unknown key \"ups\"|did you mean \"up\"?|keys are up, down,");
 	expect_refused("colour=red", "unknown key \"colour\" in \"colour=red\": keys are up");
 	expect_refused("colour=red",
-		       "keys are up, |, seed, when, rate, keep, guard and freeze"); /* all keys */
-	expect_refused("block", "\"block\" has no \"=\"|keys are up, |, seed, when, rate, keep, "
-				"guard and freeze");
+		       "keys are up, |, seed, when, rate, keep, quorum, grace, guard and "
+		       "freeze"); /* all keys */
+	expect_refused("block",
+		       "\"block\" has no \"=\"|keys are up, |, seed, when, rate, keep, quorum, "
+		       "grace, guard and freeze");
 	expect_refused("scalcom", "\"scalcom\" has no \"=\"|the method \"scalecom\"?");
 	expect_refused("topk(0.1) down=all", "did you mean up=topk(0.1) or down=topk(0.1)?");
 	expect_refused("=all", "unknown key \"\"");
@@ -414,6 +416,32 @@ TEST(recipe_parse__what_a_drift_excludes__is_refused_with_the_word_to_write)
 	expect_refused("up=topk(0.1) rate=0.5", "\"rate=0.5\" is the outer rate of signal=drift");
 	expect_refused("up=topk(0.1) keep=0.5", "\"keep=0.5\"|write it with signal=drift");
 	parsed("signal=drift keep=0");
+}
+
+TEST(recipe_parse__quorums_that_do_not_fit__are_refused)
+{
+	expect_refused("signal=drift when=every(3) quorum=0",
+		       "\"0\" in \"quorum=0\"|from 1 to the number of workers");
+	expect_refused("signal=drift when=every(3) quorum=-1", "\"-1\" in \"quorum=-1\"");
+	expect_refused("signal=drift when=every(3) quorum=1.5", "\"1.5\" in \"quorum=1.5\"");
+	expect_refused("signal=drift when=every(3) quorum=2 grace=-1",
+		       "\"-1\" in \"grace=-1\"|0 to 1000000");
+	expect_refused("signal=drift when=every(3) quorum=2 grace=1e7", "\"1e7\"|0 to 1000000");
+	expect_refused("signal=drift when=every(3) quorum=2 grace=long", "is not a number");
+	expect_refused("signal=drift when=every(3) grace=2", "write it with quorum=WORKERS");
+	expect_refused("signal=drift quorum=2", "\"quorum=2\" with|write when=every(STEPS)");
+	expect_refused("up=topk(0.1) when=every(3) quorum=2", "signal=drift when=every(STEPS)");
+	expect_refused("update=average when=every(3) quorum=2", "signal=drift when=every(STEPS)");
+	expect_refused("signal=drift when=every(4),fragments(2) quorum=2",
+		       "\"when=every(4),fragments(2)\"|leave fragments, late and mix out");
+	expect_refused("signal=drift when=every(4),late(1) quorum=2", "leave fragments, late");
+	expect_refused("signal=drift when=every(4),mix(0.5) quorum=2", "leave fragments, late");
+	expect_refused("up=global(0.1) signal=drift when=every(4) quorum=2",
+		       "\"quorum=2\" with global|histograms");
+	expect_refused("up=topk(0.1) signal=drift when=every(4) quorum=2 guard=raise",
+		       "guard=raise with quorum|write guard=warn");
+	assert_true(parsed("signal=drift when=every(3) quorum=2").quorum.grace == 10);
+	assert_true(parsed("signal=drift when=every(3) quorum=2 grace=0").quorum.grace == 0);
 }
 
 TEST(recipe_parse__fragments_that_do_not_fit__are_refused)

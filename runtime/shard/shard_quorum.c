@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * See shard_quorum.h. Called by shard.c and publish.c. */
+#include "shard/shard_quorum.h"
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "job/messages.h"
+#include "job/peers.h"
+#include "job/progress_token.h"
+#include "job/sim_rank.h"
+#include "model/layout.h"
+#include "shard/gather.h"
+#include "shard/inbox.h"
+#include "shard/publish.h"
+#include "shard/reduce.h"
+#include "shard/state.h"
+#include <stdlib.h>
+
+struct quorum_worker {
+	uint64_t steps;  /* its pushes that were counted */
+	uint64_t missed; /* exchanges in a row that closed without it */
+	float weight;    /* of its push that waits */
+	int waits;       /* 1: its next message is a checked push */
+	int parked;      /* 1: it has joined collective number `collective` */
+	uint32_t collective;
+};
+
+struct quorum_shard {
+	uint32_t completed; /* the most collectives that the worker of any push has completed */
+	int running;        /* 1: the grace runs */
+	uint64_t since;     /* time or turn at which it began */
+	struct quorum_worker of[];
+};
+
+/* ---- memory ---------------------------------------------------------------- */
+
+static int quorum_used(const struct shard *shard)
+{
+	return shard->rules.recipe->quorum.workers != 0;
+}
+
+static int quorum_open(struct shard *shard)
+{
+	const size_t workers = (size_t)shard->job->workers;
+	const struct quorum_shard *q;
+
+	q = shard->quorum = calloc(1, sizeof(*q) + workers * sizeof(q->of[0]));
+	return q ? 0 : fail(SLUICE_ENOMEM, "no memory for shard %u", shard->id);
+}
+
+/* While the grace runs, this rank must look at the clock although no event comes. */
+static void run_grace(const struct shard *shard, int running)
+{
+	struct quorum_shard *q = shard->quorum;
+
+	if (q->running != running)
+		progress_unannounced(shard->job, running - q->running);
+	q->running = running;
+}
+
+static void quorum_close(struct shard *shard)
+{
+	free(shard->quorum);
+	shard->quorum = NULL;
+}
+
+static void quorum_restart(struct shard *shard)
+{
+	struct quorum_shard *q = shard->quorum;
+
+	for (int w = 0; q && w < shard->job->workers; w++)
+		q->of[w] = (struct quorum_worker){ .steps = shard->version };
+}
+
+/* ---- messages ---------------------------------------------------------------- */
+
+/* Returns 1 if collective number a comes after b. The numbers have 32 bits. */
+static int is_after(uint32_t a, uint32_t b)
+{
+	return (int32_t)(a - b) > 0;
+}
+
+static void expect_message(const struct shard *shard, int worker, const struct message *m,
+			   struct message_expect *want)
+{
+	want->kind = m->kind == MESSAGE_ASK || m->kind == MESSAGE_PARK ? m->kind : MESSAGE_PUSH;
+	want->step = want->kind == MESSAGE_PUSH ? shard->quorum->of[worker].steps + 1 : MESSAGE_ANY;
+	want->phase = 0;
+	want->span = shard->at->span;
+	want->count_max = shard->at->room;
+}
+
+static const char *judge_message(const struct shard *shard, int worker, const struct message *m)
+{
+	/* A worker joins no collective before this rank has joined the one before it. */
+	const uint32_t joined = (uint32_t)messages_next(shard->job) - (m->kind != MESSAGE_PARK);
+
+	(void)worker;
+	if (is_after(m->anchor, joined))
+		return "it names a collective that cannot have begun";
+	if (m->have_version > shard->published)
+		return "the worker holds a version that this shard has not published";
+	if (m->chosen)
+		return "it chooses what there is not";
+	if (m->kind == MESSAGE_PUSH && !(m->norm > 0))
+		return "its weight is not above 0";
+	return NULL;
+}
+
+static const struct intake intake = { expect_message, judge_message };
+
+/* Answers a worker that holds `have` and is too far behind for the log, or does not know what it
+ * has missed. */
+static void answer_ask(struct shard *shard, int worker, uint64_t have)
+{
+	int rc = 0;
+
+	if (shard->published - have > QUORUM_LOG_ENTRIES)
+		rc = shard_publish_snapshot(shard);
+	if (rc)
+		job_fail(shard->job, rc, shard->job->rank, "%s", sluice_last_error());
+	else
+		inbox_announce(shard, worker, inbox_newest(shard, worker), 1);
+}
+
+/* Takes the worker's messages up to its next push, which it checks and leaves in the inbox. Returns
+ * 1 if there were any. */
+static int take_arrived(struct shard *shard, int worker)
+{
+	struct quorum_shard *q = shard->quorum;
+	struct quorum_worker *of = &q->of[worker];
+	struct taken t;
+	int any = 0;
+
+	while (!of->waits && inbox_has(shard, worker) &&
+	       shard->job->peers[worker].state != PEER_LOST &&
+	       !inbox_take(shard, worker, &intake, INBOX_HEADER, &t)) {
+		any = 1;
+		of->parked = t.m.kind == MESSAGE_PARK;
+		if (of->parked)
+			of->collective = t.m.anchor;
+		else if (is_after(t.m.anchor, q->completed))
+			q->completed = t.m.anchor;
+		of->waits = t.m.kind == MESSAGE_PUSH;
+		of->weight = t.m.norm;
+		if (of->waits || inbox_accept(shard, worker))
+			break;
+		if (t.m.kind == MESSAGE_ASK)
+			answer_ask(shard, worker, t.m.have_version);
+	}
+	return any;
+}
+
+/* ---- closing ----------------------------------------------------------------- */
+
+static int is_expected(const struct quorum_shard *q, int worker)
+{
+	const struct quorum_worker *of = &q->of[worker];
+
+	return of->waits || !of->parked || !is_after(of->collective, q->completed);
+}
+
+/* Returns the time in nanoseconds, which in a simulated job is that of turns. */
+static uint64_t time_of(const struct sluice_job *job)
+{
+	const uint64_t turn_ns = 1000000;
+
+	if (!job->sim_rank)
+		return now_ns();
+	sim_rank_progressed(job->sim_rank); /* time goes on, so the ranks are not stuck */
+	return sim_rank_turns(job->sim_rank) * turn_ns;
+}
+
+/* Returns 1 if the grace is over. It begins with the first call for an exchange. */
+static int grace_is_over(const struct shard *shard)
+{
+	const double grace = (double)shard->rules.recipe->quorum.grace;
+	struct quorum_shard *q = shard->quorum;
+	const uint64_t now = grace > 0 ? time_of(shard->job) : 0;
+
+	if (!q->running) {
+		q->since = now;
+		run_grace(shard, 1);
+	}
+	return (double)(now - q->since) >= grace * 1e9;
+}
+
+/* Counts the workers that the exchange closes without, and warns once of each until it is back. */
+static void note_missing(struct shard *shard, uint32_t counted)
+{
+	struct quorum_shard *q = shard->quorum;
+
+	for (int w = 0; w < shard->job->workers; w++) {
+		struct quorum_worker *of = &q->of[w];
+
+		if (of->waits && of->missed)
+			log_line(LOG_INFO, "runtime",
+				 "shard %u counts %s again, without which %llu exchanges closed",
+				 shard->id, rank_text(shard->job, w),
+				 (unsigned long long)of->missed);
+		if (of->waits)
+			of->missed = 0;
+		if (!is_expected(q, w) || of->waits)
+			continue;
+		shard->model.stats->absent_workers++;
+		if (!of->missed++)
+			log_line(LOG_WARN, "runtime",
+				 "shard %u closes exchange %llu with %u of %d workers and without "
+				 "%s, whose push has not arrived %g s after the quorum (grace=); "
+				 "its drift counts when it comes, and this warning is not repeated "
+				 "before",
+				 shard->id, (unsigned long long)shard->version + 1, counted,
+				 shard->job->workers, rank_text(shard->job, w),
+				 (double)shard->rules.recipe->quorum.grace);
+	}
+}
+
+/* Adds the next push of the worker to the sum. factor: its weight, relative to the mean weight of
+ * the exchange. */
+static int add_push(struct shard *shard, int worker, double factor)
+{
+	const struct quorum_worker *of = &shard->quorum->of[worker];
+	const struct entries got = scratch_entries(shard->scratch);
+	struct taken t;
+
+	if (inbox_take(shard, worker, &intake, INBOX_DECODE, &t))
+		return SLUICE_EWIRE;
+	if (t.m.kind != MESSAGE_PUSH || float_bits(t.m.norm) != float_bits(of->weight))
+		return inbox_refuse(shard, worker, "its bytes changed after they were checked");
+	if (!gather_same_rate(shard, worker, t.m.lr, !gather_counted(shard)) ||
+	    !gather_count(shard, worker, &t.m))
+		return SLUICE_EWIRE;
+	for (uint32_t i = 0; factor != 1 && i < t.m.count; i++)
+		got.value[i] = (float)(factor * (double)got.value[i]);
+	reduction_add(&shard->reduction, t.m.coding == CODING_DENSE ? NULL : got.index, got.value,
+		      t.m.count);
+	return 0;
+}
+
+/* Adds all pushes that wait. If all weights are equal, each factor is exactly 1. */
+static int add_pushes(struct shard *shard, uint32_t n, double weights)
+{
+	struct quorum_shard *q = shard->quorum;
+
+	run_grace(shard, 0);
+	note_missing(shard, n);
+	for (int w = 0; w < shard->job->workers; w++)
+		if (q->of[w].waits && add_push(shard, w, (double)q->of[w].weight * n / weights))
+			return 0;
+	return 1;
+}
+
+int shard_quorum_gather(struct shard *shard, int *moved)
+{
+	struct quorum_shard *q = shard->quorum;
+	uint32_t here = 0, expected = 0, need = shard->rules.recipe->quorum.workers;
+	double weights = 0;
+
+	*moved = 0;
+	for (int w = 0; w < shard->job->workers && !shard->job->failure.code; w++) {
+		*moved |= take_arrived(shard, w);
+		here += (uint32_t)q->of[w].waits;
+		weights += q->of[w].waits ? (double)q->of[w].weight : 0;
+	}
+	for (int w = 0; w < shard->job->workers; w++)
+		expected += (uint32_t)is_expected(q, w);
+	if (shard->job->failure.code)
+		return 0;
+	if (!here)
+		inboxes_wait_since(shard, 0);
+	if (!here || here < (need < expected ? need : expected)) {
+		run_grace(shard, 0);
+		return 0;
+	}
+	return (here == expected || grace_is_over(shard)) && add_pushes(shard, here, weights);
+}
+
+int shard_quorum_excused(const struct shard *shard, int worker)
+{
+	return shard->quorum->of[worker].waits || !is_expected(shard->quorum, worker);
+}
+
+int shard_quorum_counts(const struct shard *shard, int worker)
+{
+	return shard->quorum->of[worker].waits;
+}
+
+/* Called when the exchange is published. */
+static void quorum_step_ends(struct shard *shard)
+{
+	for (int w = 0; w < shard->job->workers; w++) {
+		struct quorum_worker *of = &shard->quorum->of[w];
+
+		of->steps += (uint64_t)of->waits;
+		of->waits = 0;
+	}
+}
+
+const struct shard_hooks shard_quorum_hooks = { .used = quorum_used,
+						.open = quorum_open,
+						.close = quorum_close,
+						.restart = quorum_restart,
+						.step_ends = quorum_step_ends };

@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * See quorum.h. */
+#include "worker/quorum.h"
+#include "base/error.h"
+#include "job/messages.h"
+#include "job/peers.h"
+#include "model/model.h"
+#include "model/snapshot.h"
+#include "worker/lane.h"
+#include "worker/local.h"
+#include "worker/state.h"
+#include "worker/upload.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* What this worker reads next of a shard. */
+enum reading {
+	READS_DELTAS,
+	READS_ANSWER, /* the shard is asked how far behind this worker is */
+	READS_PARTS   /* of a snapshot */
+};
+
+struct quorum_shard_state {
+	enum reading reading;
+	uint32_t part;     /* the next part of the snapshot */
+	uint64_t snapshot; /* the version of its first part */
+	uint64_t missed;   /* publications without this worker's drift, in this pull */
+	unsigned counted;  /* workers in the newest publication; 0: unknown */
+};
+
+struct quorum {
+	int parked; /* 1: no push followed the message that parked this worker */
+	float weight;
+	uint32_t n_shards;
+	struct quorum_shard_state of[]; /* [shard] */
+};
+
+/* ---- memory ---------------------------------------------------------------- */
+
+static int quorum_used(const struct worker *w)
+{
+	return w->rules.recipe->quorum.workers != 0;
+}
+
+static int quorum_open(struct worker *w)
+{
+	const uint32_t n = w->layout->n_shards;
+	struct quorum *q = w->quorum = calloc(1, sizeof(*q) + n * sizeof(q->of[0]));
+
+	if (!q)
+		return fail(SLUICE_ENOMEM, "no memory for exchanges with a quorum");
+	q->n_shards = n;
+	q->weight = 1;
+	return 0;
+}
+
+static void quorum_close(struct worker *w)
+{
+	free(w->quorum);
+	w->quorum = NULL;
+}
+
+/* Before its first push a worker need not park, because the others have pushed nothing either. So
+ * no message is under way when a checkpoint is restored. */
+static void quorum_restart(struct worker *w)
+{
+	struct quorum *q = w->quorum;
+
+	q->parked = 1;
+	for (uint32_t s = 0; s < q->n_shards; s++)
+		q->of[s] = (struct quorum_shard_state){ .counted = (unsigned)w->job->workers };
+}
+
+int quorum_set_weight(struct worker *w, float weight)
+{
+	if (!w->quorum)
+		return fail(SLUICE_EINVAL,
+			    "sluice_set: SLUICE_WEIGHT needs a recipe with quorum=, because other "
+			    "exchanges have the plain mean of all workers");
+	if (w->rules.recipe->reduce == REDUCE_SENDERS)
+		return fail(
+			SLUICE_EINVAL,
+			"sluice_set: SLUICE_WEIGHT with reduce=senders: each coordinate has the "
+			"plain mean of the workers that sent it; write reduce=mean");
+	if (!(isfinite(weight) && weight > 0))
+		return fail(SLUICE_EINVAL,
+			    "sluice_set: SLUICE_WEIGHT is %g, but must be finite and above 0",
+			    (double)weight);
+	w->quorum->weight = weight;
+	return 0;
+}
+
+float quorum_weight(const struct quorum *quorum)
+{
+	return quorum->weight;
+}
+
+/* ---- a push ---------------------------------------------------------------- */
+
+static void quorum_step_begins(struct worker *w)
+{
+	w->quorum->parked = 0;
+}
+
+/* The number of collectives that this worker has completed, or of the one that it joins. */
+static uint32_t quorum_mark(const struct worker *w)
+{
+	return (uint32_t)(messages_next(w->job) - !w->quorum->parked);
+}
+
+/* ---- publications ------------------------------------------------------------ */
+
+uint64_t quorum_wanted(const struct worker *w, uint32_t shard)
+{
+	return lane_have(w->lanes, shard) + 1;
+}
+
+void quorum_expect(const struct worker *w, uint32_t shard, struct message_expect *want)
+{
+	want->step = quorum_wanted(w, shard);
+	want->phase = w->step.phase;
+}
+
+/* A message without coordinates for one shard, which has a free slot. */
+static void ask(struct worker *w, uint32_t shard)
+{
+	if (!lane_free(w->lanes, shard))
+		return;
+	w->quorum->of[shard].reading = READS_ANSWER;
+	upload_without(w, shard, MESSAGE_ASK);
+	lane_post(w->lanes, shard);
+}
+
+/* Returns the number of announced publications that this worker has not applied. */
+static uint64_t behind(const struct worker *w, uint32_t shard)
+{
+	return lane_version(w->lanes, shard) - lane_have(w->lanes, shard);
+}
+
+void quorum_read(struct worker *w, uint32_t shard)
+{
+	const struct shard_layout *at = &w->layout->shards[shard];
+	struct quorum_shard_state *of = &w->quorum->of[shard];
+	const int close = behind(w, shard) <= QUORUM_LOG_ENTRIES;
+
+	if (!lane_posted(w->lanes, shard))
+		lane_post(w->lanes, shard);
+	if (!lane_idle(w->lanes, shard) || !lane_acknowledged(w->lanes, shard))
+		return;
+	if (of->reading == READS_ANSWER)
+		of->reading = close ? READS_DELTAS : READS_PARTS;
+	if (of->reading == READS_PARTS) {
+		const struct snapshot_part part = snapshot_part(at->span, of->part);
+
+		lane_read_snapshot(w->lanes, shard, part.offset, part.bytes);
+	} else if (!close) {
+		ask(w, shard);
+	} else if (behind(w, shard)) {
+		lane_read(w->lanes, shard);
+	}
+}
+
+/* Begins again, because the shard has overwritten what this worker was reading. */
+static void begin_again(struct worker *w, uint32_t shard)
+{
+	w->quorum->of[shard].part = 0;
+	w->quorum->of[shard].reading = READS_DELTAS;
+	ask(w, shard);
+}
+
+void quorum_torn(struct worker *w, uint32_t shard)
+{
+	begin_again(w, shard);
+}
+
+/* Returns NULL, or why the message is not the next part of a snapshot. */
+static const char *judge_part(const struct worker *w, uint32_t shard, const struct message *m)
+{
+	const struct shard_layout *at = &w->layout->shards[shard];
+	const struct snapshot_part part = snapshot_part(at->span, w->quorum->of[shard].part);
+	const struct message_expect want = { .kind = MESSAGE_SNAPSHOT,
+					     .rank = (uint64_t)home_rank(w->model.home, shard),
+					     .epoch = model_epoch(w->job),
+					     .model = w->model.id,
+					     .shard = shard,
+					     .seq = MESSAGE_ANY,
+					     .step = m->seq,
+					     .span = part.span,
+					     .count_max = part.span };
+	const char *why = NULL;
+
+	if (message_check(m, &want, &why))
+		return why;
+	if (m->part != w->quorum->of[shard].part || m->parts != snapshot_parts(at->span) ||
+	    m->coding != CODING_DENSE)
+		return "it is another part of the snapshot than expected";
+	return NULL;
+}
+
+/* Takes a part of a snapshot in place of the shard's common parameters. */
+static void take_part(struct worker *w, uint32_t shard, const struct message *m,
+		      const uint8_t *copy)
+{
+	const struct shard_layout *at = &w->layout->shards[shard];
+	struct quorum_shard_state *of = &w->quorum->of[shard];
+	const char *why = judge_part(w, shard, m);
+	float *base = local_base(w->local) + at->begin + snapshot_part(at->span, of->part).begin;
+
+	/* An older snapshot, or one that was replaced since its first part. */
+	if (!why &&
+	    (m->seq <= lane_have(w->lanes, shard) || (of->part && m->seq != of->snapshot))) {
+		begin_again(w, shard);
+		return;
+	}
+	if (why || message_decode(m, copy, NULL, base, &why)) {
+		lane_refuse(w->lanes, shard, why);
+		return;
+	}
+	of->snapshot = m->seq;
+	if (++of->part < snapshot_parts(at->span)) {
+		lane_took(w->lanes, shard, lane_have(w->lanes, shard), lane_base(w->lanes, shard));
+		return;
+	}
+	of->part = 0;
+	of->reading = READS_DELTAS;
+	of->missed += m->seq - lane_have(w->lanes, shard);
+	of->counted = 0;
+	lane_took(w->lanes, shard, m->seq, m->seq);
+}
+
+int quorum_took(struct worker *w, uint32_t shard, const struct message *m, const uint8_t *copy)
+{
+	struct quorum_shard_state *of = &w->quorum->of[shard];
+
+	if (of->reading == READS_PARTS) {
+		take_part(w, shard, m, copy);
+		return 1;
+	}
+	if (m->kind == MESSAGE_DELTA && m->seq > quorum_wanted(w, shard)) {
+		begin_again(w, shard);
+		return 1;
+	}
+	of->missed++;
+	of->counted = m->divisor;
+	return 0;
+}
+
+int quorum_pulled(const struct worker *w)
+{
+	int done = 1;
+
+	for (uint32_t s = 0; s < w->quorum->n_shards && done; s++)
+		done = w->quorum->of[s].reading == READS_DELTAS && lane_idle(w->lanes, s) &&
+		       lane_acknowledged(w->lanes, s) && !behind(w, s);
+	return done;
+}
+
+/* ---- figures ------------------------------------------------------------------ */
+
+uint64_t quorum_missed(const struct quorum *quorum)
+{
+	uint64_t most = 0;
+
+	for (uint32_t s = 0; s < quorum->n_shards; s++)
+		most = quorum->of[s].missed > most ? quorum->of[s].missed : most;
+	return most ? most - 1 : 0;
+}
+
+uint64_t quorum_exchanges(const struct worker *w)
+{
+	uint64_t least = UINT64_MAX;
+
+	for (uint32_t s = 0; s < w->quorum->n_shards; s++)
+		least = lane_have(w->lanes, s) < least ? lane_have(w->lanes, s) : least;
+	return least;
+}
+
+unsigned quorum_counted(const struct quorum *quorum)
+{
+	unsigned least = UINT32_MAX;
+
+	for (uint32_t s = 0; s < quorum->n_shards; s++)
+		least = quorum->of[s].counted < least ? quorum->of[s].counted : least;
+	return least;
+}
+
+/* ---- messages without a drift --------------------------------------------------- */
+
+static void forget_missed(struct quorum *q)
+{
+	for (uint32_t s = 0; s < q->n_shards; s++)
+		q->of[s].missed = 0;
+}
+
+static void quorum_sent(struct worker *w, uint64_t elements)
+{
+	(void)elements;
+	forget_missed(w->quorum);
+}
+
+static void quorum_pull_ends(struct worker *w)
+{
+	w->model.stats->missed_exchanges += quorum_missed(w->quorum);
+}
+
+int quorum_ask(struct worker *w)
+{
+	int rc = lanes_await_slots(w->lanes, worker_exchange(w));
+
+	if (rc)
+		return rc;
+	w->quorum->parked = 0;
+	forget_missed(w->quorum);
+	step_unpushed(&w->step);
+	upload_empty(w, MESSAGE_ASK);
+	return 0;
+}
+
+static int posted(void *context)
+{
+	return lanes_post(context);
+}
+
+static void describe(void *context, char *text, size_t cap)
+{
+	(void)context;
+	snprintf(text, cap,
+		 "room in the queues to the shards, to report that this rank is in a collective "
+		 "call");
+}
+
+/* Only a collective of the model's own job has all its workers. */
+int quorum_park(struct worker *w)
+{
+	struct quorum *q = w->quorum;
+
+	if (!q || q->parked || !messages_claimed(w->job))
+		return 0;
+	for (uint32_t s = 0; s < q->n_shards; s++)
+		if (!lane_free(w->lanes, s))
+			return 0;
+	q->parked = 1;
+	upload_empty(w, MESSAGE_PARK);
+	return progress_until(w->job, posted, describe, w->lanes);
+}
+
+const struct step_hooks quorum_hooks = { .used = quorum_used,
+					 .open = quorum_open,
+					 .close = quorum_close,
+					 .restart = quorum_restart,
+					 .step_begins = quorum_step_begins,
+					 .mark = quorum_mark,
+					 .sent = quorum_sent,
+					 .pulled = quorum_pull_ends };

@@ -1,0 +1,541 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Exchanges that close on a quorum: a worker that is late delays nobody, its drift counts once at
+ * the next exchange, and it catches up with what was published without it. */
+#include "base/bytes.h"
+#include "job/state.h"
+#include "worker/lane.h"
+#include "worker/local.h"
+#include "worker/state.h"
+#include "worker/upload.h"
+#include "ranks.h"
+#include "cases.h"
+#include "scratch.h"
+#include <math.h>
+#include <stdatomic.h>
+#include <string.h>
+
+enum { N = 60, SHARDS = 3, PERIOD = 2, RANKS = 4, LATE = RANKS - 1, PUSHES_MOST = 40 };
+#define DENSE "up=all down=all signal=drift when=every(2) memory=none dense=none "
+
+/* What the ranks write down for each other. */
+struct ledger {
+	atomic_int exchanges[RANKS]; /* completed by each rank */
+	float drift[RANKS][PUSHES_MOST][N];
+	uint64_t counted_in[RANKS][PUSHES_MOST][SHARDS]; /* the publication with this drift */
+	float weight[RANKS];
+	float last[RANKS][N];
+};
+
+static sluice_model *open_model(sluice_job *job, float *params, const char *recipe)
+{
+	for (int i = 0; i < N; i++)
+		params[i] = noise(41, 0, 0, (uint64_t)i);
+	return OPEN(job, params, .count = N, .shards = SHARDS, .recipe = recipe);
+}
+
+/* Makes a period of steps, with a drift that differs from rank to rank, and exchanges it. */
+static void exchange(sluice_model *model, struct ledger *l, int rank, float *params)
+{
+	const int push = atomic_load(&l->exchanges[rank]);
+	float given[N];
+
+	memcpy(given, local_base(model->worker->local), sizeof(given));
+	for (int step = 1; step <= PERIOD; step++) {
+		for (int i = 0; i < N; i++)
+			params[i] -= 0.01f * noise(42, (uint64_t)(push * PERIOD + step),
+						   (uint64_t)rank, (uint64_t)i);
+		if (step == PERIOD)
+			for (int i = 0; i < N; i++)
+				l->drift[rank][push][i] = given[i] - params[i];
+		CHECK_STEP(model, params, params);
+	}
+	for (uint32_t s = 0; s < SHARDS; s++)
+		l->counted_in[rank][push][s] = lane_have(model->worker->lanes, s);
+	atomic_fetch_add(&l->exchanges[rank], 1);
+}
+
+/* Waits until the rank has completed this many exchanges. */
+static void await_exchanges(const struct ledger *l, int rank, int exchanges)
+{
+	while (atomic_load(&l->exchanges[rank]) < exchanges)
+		sleep_ms(1);
+}
+
+/* What all ranks do at the end of a training. */
+static void finish(sluice_job *job, sluice_model *model, float *params)
+{
+	CHECK_OK(sluice_barrier(job));
+	CHECK_OK(sluice_pull(model, params));
+	check_same(job, params, N * sizeof(*params));
+}
+
+/* Each shard has moved by the weighted means of the drifts that it counted, and each drift is in
+ * exactly one of them. */
+static void check_conserved(sluice_job *job, const struct ledger *l, const float *params)
+{
+	for (uint32_t s = 0; s < SHARDS; s++) {
+		const int begin = (int)(N * s / SHARDS), end = (int)(N * (s + 1) / SHARDS);
+		uint64_t most = 0;
+		int pushes = 0;
+
+		for (int r = 0; r < sluice_size(job); r++)
+			for (int p = 0; p < atomic_load(&l->exchanges[r]); p++) {
+				most = l->counted_in[r][p][s] > most ? l->counted_in[r][p][s] :
+								       most;
+				CHECK(!p || l->counted_in[r][p][s] > l->counted_in[r][p - 1][s]);
+				pushes++;
+			}
+		for (int i = begin; i < end; i++) {
+			double x = (double)noise(41, 0, 0, (uint64_t)i);
+			int found = 0;
+
+			for (uint64_t v = 1; v <= most; v++) {
+				double sum = 0, weights = 0;
+
+				for (int r = 0; r < sluice_size(job); r++)
+					for (int p = 0; p < atomic_load(&l->exchanges[r]); p++) {
+						if (l->counted_in[r][p][s] != v)
+							continue;
+						found++;
+						sum += (double)l->weight[r] *
+						       (double)l->drift[r][p][i];
+						weights += (double)l->weight[r];
+					}
+				CHECK(weights > 0);
+				x -= sum / weights;
+			}
+			CHECK(found == pushes);
+			CHECK(fabs(x - (double)params[i]) < 1e-5);
+		}
+	}
+}
+
+/* ---- a worker that sleeps ------------------------------------------------------ */
+
+struct sleeper {
+	const char *recipe;
+	struct ledger *ledger;
+	int sleeps; /* exchanges of the others while rank LATE sleeps */
+	int weighted;
+};
+
+/* Rank LATE sleeps in the middle of a period until the others have completed more exchanges. They
+ * could not if they waited for it. */
+static void sleep_through(sluice_job *job, int rank, void *argument)
+{
+	const struct sleeper *a = argument;
+	struct ledger *l = a->ledger;
+	float params[N];
+	sluice_model *model = open_model(job, params, a->recipe);
+
+	l->weight[rank] = a->weighted ? (float)(1 + rank) : 1;
+	if (a->weighted)
+		CHECK_OK(sluice_set(model, SLUICE_WEIGHT, (double)l->weight[rank]));
+	for (int e = 0; e < 3 + a->sleeps + 3; e++) {
+		if (rank == LATE && e == 3)
+			for (int r = 0; r < LATE; r++)
+				await_exchanges(l, r, 3 + a->sleeps);
+		exchange(model, l, rank, params);
+		if (rank == LATE && e == 3)
+			CHECK(step_of(model).missed >= (uint64_t)a->sleeps);
+	}
+	finish(job, model, params);
+	check_conserved(job, l, params);
+	sluice_model_stats stats = { .size = sizeof(stats) };
+	CHECK_OK(sluice_stats(model, &stats));
+	CHECK(rank != LATE || stats.missed_exchanges >= (uint64_t)a->sleeps);
+	CHECK(rank >= SHARDS || stats.absent_workers >= (uint64_t)a->sleeps);
+	sluice_model_close(&model);
+}
+
+static void sleep_in_job(struct sleeper a)
+{
+	a.ledger = shared_memory(sizeof(*a.ledger));
+	run_in_job(RANKS, sleep_through, &a);
+}
+
+TEST(quorum__a_worker_sleeps_for_two_periods__others_go_on_and_its_drift_counts_once)
+{
+	sleep_in_job((struct sleeper){ DENSE "quorum=3 grace=0.05", .sleeps = 2 });
+	sleep_in_job((struct sleeper){ DENSE "quorum=2 grace=0", .sleeps = 2 });
+	sleep_in_job((struct sleeper){ DENSE "quorum=3 grace=0.02", .sleeps = 2, .weighted = 1 });
+}
+
+TEST(quorum__a_worker_sleeps_longer_than_the_log_lasts__takes_the_parameters_themselves)
+{
+	sleep_in_job((struct sleeper){ DENSE "quorum=3 grace=0.01", .sleeps = 12 });
+}
+
+/* A worker that its last exchange has counted sleeps between push and pull, until the shards have
+ * overwritten the publication that it was told of. */
+static void sleep_in_a_pull(sluice_job *job, int rank, void *argument)
+{
+	enum { OTHERS = 8 };
+	struct ledger *l = argument;
+	float params[N];
+	sluice_model *model = open_model(job, params, DENSE "quorum=3 grace=0.1");
+
+	for (int e = 0; e < OTHERS + 2; e++) {
+		if (rank == LATE && e == 1) {
+			CHECK_STEP(model, params, params);
+			CHECK_OK(sluice_push(model, params));
+			for (int r = 0; r < LATE; r++)
+				await_exchanges(l, r, 1 + OTHERS);
+			CHECK_OK(sluice_pull(model, params));
+			CHECK(step_of(model).missed >= OTHERS - 1 && step_of(model).counted == 0);
+			continue;
+		}
+		exchange(model, l, rank, params);
+	}
+	finish(job, model, params);
+	sluice_model_close(&model);
+}
+
+TEST(quorum__a_publication_is_overwritten_before_it_is_read__the_worker_asks)
+{
+	run_in_job(RANKS, sleep_in_a_pull, shared_memory(sizeof(struct ledger)));
+}
+
+/* ---- without late workers ------------------------------------------------------ */
+
+/* The same training with and without a quorum of all workers has the same bits. */
+static void compare_with_all(sluice_job *job, int rank, void *argument)
+{
+	float params[N], other[N];
+	char recipe[200];
+	sluice_model *model = open_model(job, params, argument);
+
+	snprintf(recipe, sizeof(recipe), "%s quorum=%d", (const char *)argument, sluice_size(job));
+	sluice_model *with = open_model(job, other, recipe);
+	CHECK_OK(sluice_set(with, SLUICE_WEIGHT, 0.3));
+	for (uint64_t step = 1; step <= 10 * PERIOD; step++) {
+		for (int i = 0; i < N; i++) {
+			const float by = 0.1f * noise(43, step, (uint64_t)rank, (uint64_t)i);
+
+			params[i] -= by;
+			other[i] -= by;
+		}
+		CHECK_STEP(model, params, params);
+		CHECK_STEP(with, other, other);
+		CHECK(!memcmp(params, other, sizeof(params)));
+		CHECK(step_of(model).in_sync == step_of(with).in_sync);
+		CHECK(step_of(with).counted == (unsigned)sluice_size(job));
+		CHECK(step_of(with).missed == 0);
+	}
+	sluice_model_close(&model);
+	sluice_model_close(&with);
+}
+
+TEST(quorum__of_all_workers__the_bits_are_those_without_a_quorum)
+{
+	run_in_job(3, compare_with_all, DENSE);
+	run_in_job(3, compare_with_all,
+		   "up=topk(0.1) down=topk(0.2) signal=drift when=every(2) keep=0.5 dense=none "
+		   "update=nesterov(0.5)");
+	run_in_job(2, compare_with_all, "sparta when=every(2)");
+	run_in_job(1, compare_with_all, DENSE);
+}
+
+/* ---- a simulated job ------------------------------------------------------------- */
+
+struct simulated {
+	const char *recipe;
+	int steps;
+	uint64_t missed;
+	double loss; /* after the last step, of the common parameters */
+	float end[RANKS][N];
+};
+
+/* The mean of a worker's rows, which have a part in common and a part of their own. */
+static float mean_of_rows(int rank, int i)
+{
+	return noise(45, 0, 0, (uint64_t)i) + 0.25f * noise(45, 1, (uint64_t)rank, (uint64_t)i);
+}
+
+/* Each row is the mean plus noise, and its loss is half the squared distance. */
+static double loss_of(const float *x, int workers)
+{
+	double loss = 0;
+
+	for (int r = 0; r < workers; r++)
+		for (int i = 0; i < N; i++) {
+			const double d = (double)(x[i] - mean_of_rows(r, i));
+
+			loss += (d * d + 1.0 / 3) / (2.0 * workers); /* the variance of noise() */
+		}
+	return loss;
+}
+
+static int approach(sluice_job *job, void *context)
+{
+	struct simulated *s = context;
+	const int rank = sluice_rank(job), workers = sluice_workers(job);
+	float params[N];
+	sluice_model *model = NULL;
+	sluice_model_stats stats = { .size = sizeof(stats) };
+	const sluice_model_attr attr = ATTR(.count = N, .shards = SHARDS, .recipe = s->recipe);
+
+	for (int i = 0; i < N; i++)
+		params[i] = 1 + noise(44, 0, 0, (uint64_t)i);
+	int rc = sluice_model_open(job, &attr, params, &model);
+	for (int step = 1; !rc && step_of(model).exchanges < (uint64_t)s->steps / PERIOD; step++) {
+		for (int i = 0; i < N; i++)
+			params[i] -= 0.02f *
+				     (params[i] - mean_of_rows(rank, i) -
+				      noise(46, (uint64_t)step, (uint64_t)rank, (uint64_t)i));
+		rc = sluice_push(model, params);
+		rc = rc ? rc : sluice_pull(model, params);
+	}
+	rc = rc ? rc : sluice_barrier(job);
+	if (!rc && strstr(s->recipe, "quorum="))
+		rc = sluice_pull(model, params);
+	rc = rc ? rc : sluice_stats(model, &stats);
+	memcpy(s->end[rank], params, sizeof(params));
+	s->loss = loss_of(params, workers);
+	s->missed += stats.missed_exchanges;
+	sluice_model_close(&model);
+	return rc;
+}
+
+static struct simulated simulate(const char *recipe)
+{
+	struct simulated s = { .recipe = recipe, .steps = 400 };
+
+	if (sluice_simulate(NULL, RANKS, approach, &s))
+		fail_msg("%s: %s", recipe, sluice_last_error());
+	for (int r = 1; r < RANKS; r++)
+		assert_memory_equal(s.end[r], s.end[0], sizeof(s.end[0]));
+	return s;
+}
+
+TEST(quorum__in_a_simulated_job__the_same_workers_are_late_in_every_run)
+{
+	const struct simulated all = simulate(DENSE);
+	const struct simulated patient = simulate(DENSE "quorum=2 grace=0.05");
+	const struct simulated first = simulate(DENSE "quorum=2 grace=0");
+	const struct simulated again = simulate(DENSE "quorum=2 grace=0");
+
+	assert_int_equal(patient.missed, 0);
+	assert_memory_equal(patient.end, all.end, sizeof(all.end));
+	assert_true(first.missed > 0);
+	assert_int_equal(first.missed, again.missed);
+	assert_memory_equal(first.end, again.end, sizeof(first.end));
+}
+
+TEST(quorum__workers_that_are_often_late__reach_the_loss_of_a_full_run)
+{
+	static const char *const recipes[] = {
+		DENSE,
+		"up=topk(0.2) down=all signal=drift when=every(2) dense=none ",
+		"up=all,uniform(4) down=all signal=drift when=every(2) update=nesterov(0.5) "
+		"rate=0.5 dense=none ",
+	};
+	char recipe[200];
+
+	for (size_t i = 0; i < sizeof(recipes) / sizeof(*recipes); i++) {
+		snprintf(recipe, sizeof(recipe), "%squorum=3 grace=0", recipes[i]);
+		const struct simulated all = simulate(recipes[i]), some = simulate(recipe);
+
+		assert_true(some.missed > 0);
+		assert_true(fabs(some.loss / all.loss - 1) < 0.02);
+	}
+}
+
+/* ---- checkpoints ------------------------------------------------------------------ */
+
+struct saved {
+	char dir[SCRATCH_PATH];
+	float drift[RANKS][N]; /* of the period in which the checkpoint is made */
+	float common[N];
+};
+
+/* The checkpoint is made after the first step of a period, before which rank LATE has missed
+ * exchanges and has exchanged again. In the restored job each worker continues with its drift. */
+static void save_with_a_late_worker(sluice_job *job, int rank, void *argument)
+{
+	struct saved *a = argument;
+	float params[N], base[N], own[N];
+	uint64_t done = 0;
+	sluice_model *model = open_model(job, params, DENSE "quorum=3 grace=0");
+
+	for (int step = 1; step < 6 * PERIOD; step++) {
+		if (rank == LATE && step < 3 * PERIOD)
+			sleep_ms(20);
+		for (int i = 0; i < N; i++)
+			params[i] -= 0.01f * noise(47, (uint64_t)step, (uint64_t)rank, (uint64_t)i);
+		CHECK_STEP(model, params, params);
+	}
+	memcpy(base, local_base(model->worker->local), sizeof(base));
+	for (int i = 0; i < N; i++)
+		a->drift[rank][i] = base[i] - params[i];
+	CHECK_OK(sluice_checkpoint(model, a->dir));
+	sluice_model_close(&model);
+
+	model = open_model(job, own, DENSE "quorum=3 grace=0");
+	CHECK_OK(sluice_restore(model, a->dir, own, &done));
+	CHECK(done == 6 * PERIOD - 1);
+	check_same(job, local_base(model->worker->local), N * sizeof(float));
+	memcpy(a->common, local_base(model->worker->local), sizeof(a->common));
+	/* A worker that has the newest exchange continues with the same bits. */
+	if (!memcmp(base, a->common, sizeof(base)))
+		CHECK(!memcmp(own, params, sizeof(own)));
+	for (int i = 0; i < N; i++)
+		CHECK(fabsf(a->common[i] - own[i] - a->drift[rank][i]) < 1e-6f);
+	/* The restored job exchanges. All have arrived, because all were in a collective. */
+	CHECK_OK(sluice_barrier(job));
+	CHECK_STEP(model, own, own);
+	CHECK_OK(sluice_barrier(job));
+	CHECK_OK(sluice_pull(model, own));
+	check_same(job, own, sizeof(own));
+	sluice_model_close(&model);
+}
+
+TEST(quorum__a_checkpoint_in_a_period_of_a_late_worker__keeps_its_drift)
+{
+	struct saved *a = shared_memory(sizeof(*a));
+
+	assert_int_equal(scratch_make(a->dir), 0);
+	run_in_job(RANKS, save_with_a_late_worker, a);
+	scratch_remove(a->dir);
+}
+
+/* ---- warnings ---------------------------------------------------------------------- */
+
+static atomic_int warnings;
+
+static void count_lines(int level, const char *line, void *context)
+{
+	atomic_fetch_add(&warnings, strstr(line, "without rank 1") != NULL);
+}
+
+/* Rank 1 misses three exchanges, is back, and misses three again. */
+static void miss_twice(sluice_job *job, int rank, void *argument)
+{
+	struct ledger *l = argument;
+	float params[N];
+	sluice_model *model = open_model(job, params, DENSE "quorum=1 grace=0.1");
+	sluice_model_stats stats = { .size = sizeof(stats) };
+
+	sluice_set_log(count_lines, NULL);
+	for (int e = 0; e < 12; e++) {
+		if (rank == 1 && (e == 2 || e == 4))
+			await_exchanges(l, 0, e == 2 ? 5 : 10);
+		/* Both are there when rank 1 is back. */
+		if (rank == 0 && e == 6)
+			await_exchanges(l, 1, 3);
+		exchange(model, l, rank, params);
+	}
+	CHECK_OK(sluice_barrier(job));
+	CHECK_OK(sluice_stats(model, &stats));
+	/* Each of the two times has three exchanges and one warning. On a busy machine there may be
+	 * more times, each with at least one exchange. */
+	CHECK(rank || atomic_load(&warnings) >= 2);
+	CHECK(rank || (uint64_t)atomic_load(&warnings) + 4 <= stats.absent_workers);
+	sluice_model_close(&model);
+}
+
+TEST(quorum__a_worker_is_missing_twice__each_time_one_warning)
+{
+	run_in_job(2, miss_twice, shared_memory(sizeof(struct ledger)));
+}
+
+/* ---- what is refused ------------------------------------------------------------------ */
+
+TEST_IN_JOB(quorum__values_that_do_not_fit_the_job__are_refused, 2)
+{
+	float params[N];
+	uint8_t state[16];
+	sluice_model *model = NULL;
+	const sluice_model_attr more = ATTR(.count = N, .recipe = DENSE "quorum=3");
+
+	log_capture();
+	CHECK(sluice_model_open(job, &more, params, &model) == SLUICE_EINVAL);
+	CHECK(error_says("quorum=3 is more than the 2 workers", "write quorum=2 or less"));
+	model = open_model(job, params, DENSE "quorum=2");
+	CHECK(sluice_set(model, SLUICE_WEIGHT, 0) == SLUICE_EINVAL);
+	CHECK(error_says("SLUICE_WEIGHT is 0", "above 0"));
+	CHECK(sluice_set(model, SLUICE_WEIGHT, -1) == SLUICE_EINVAL);
+	CHECK(sluice_set(model, SLUICE_WEIGHT, NAN) == SLUICE_EINVAL);
+	CHECK(sluice_set(model, SLUICE_WEIGHT, 1e300) == SLUICE_EINVAL);
+	CHECK(error_says("SLUICE_WEIGHT", "beyond the range of floats"));
+	CHECK(sluice_state_save(model, state, sizeof(state), SLUICE_STATE_PART) == SLUICE_ENOSUPP);
+	CHECK(error_says("not possible with quorum=", "leave the flag out"));
+	CHECK_STEP(model, params, params);
+	CHECK(sluice_pull(model, params) == SLUICE_EINVAL);
+	CHECK(error_says("only directly after an exchange", "nothing was pushed"));
+	CHECK_STEP(model, params, params);
+	CHECK_OK(sluice_pull(model, params));
+	sluice_model_close(&model);
+	model = open_model(job, params, DENSE);
+	CHECK(sluice_set(model, SLUICE_WEIGHT, 2) == SLUICE_EINVAL);
+	CHECK(error_says("SLUICE_WEIGHT needs a recipe with quorum=", NULL));
+	sluice_model_close(&model);
+	model = open_model(job, params, DENSE "quorum=2 reduce=senders");
+	CHECK(sluice_set(model, SLUICE_WEIGHT, 2) == SLUICE_EINVAL);
+	CHECK(error_says("reduce=senders", "plain mean"));
+	sluice_model_close(&model);
+}
+
+/* ---- a hostile worker --------------------------------------------------------------------- */
+
+static void (*forge)(struct message *m);
+struct message __real_upload_head(const struct worker *w, uint32_t shard);
+struct message __wrap_upload_head(const struct worker *w, uint32_t shard);
+
+struct message __wrap_upload_head(const struct worker *w, uint32_t shard)
+{
+	struct message m = __real_upload_head(w, shard);
+
+	if (forge)
+		forge(&m);
+	return m;
+}
+
+static void without_weight(struct message *m)
+{
+	m->norm = 0;
+}
+
+static void of_a_later_version(struct message *m)
+{
+	m->have_version += 5;
+}
+
+static void of_another_step(struct message *m)
+{
+	m->step++;
+}
+
+static void of_a_later_collective(struct message *m)
+{
+	m->anchor += 3;
+}
+
+static const struct forgery {
+	void (*forge)(struct message *m);
+	const char *reason;
+} forgeries[] = { { without_weight, "its weight is not above 0" },
+		  { of_a_later_version, "a version that this shard has not published" },
+		  { of_another_step, "step" },
+		  { of_a_later_collective, "a collective that cannot have begun" } };
+
+static void forge_a_push(sluice_job *job, int rank, void *argument)
+{
+	const struct forgery *f = argument;
+	float params[N];
+	sluice_model *model = open_model(job, params, DENSE "quorum=2");
+
+	log_capture();
+	CHECK_STEP(model, params, params);
+	CHECK_OK(sluice_barrier(job)); /* rank 1 fails next */
+	forge = rank == 1 ? f->forge : NULL;
+	CHECK(try_step(model, params, params) != 0);
+	CHECK(error_says(f->reason, "rank 1"));
+	sluice_model_close(&model);
+}
+
+TEST(quorum__a_forged_push__ends_the_job_by_name)
+{
+	for (size_t i = 0; i < sizeof(forgeries) / sizeof(*forgeries); i++)
+		run_in_job(2, forge_a_push, (void *)(uintptr_t)&forgeries[i]);
+}
