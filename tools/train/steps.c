@@ -136,6 +136,30 @@ static int begin_epoch(struct training *t, uint64_t epoch)
 	return t->drifts ? 0 : sluice_set(t->model, SLUICE_LR, t->lr);
 }
 
+/* Returns 1 if workers are in different steps, and meet only at the ends of epochs. */
+static int meets(const struct training *t)
+{
+	return t->async || t->quorum;
+}
+
+int pull_newest(struct training *t)
+{
+	if (t->quorum && step_of(t->model).steps % t->quorum)
+		return 0;
+	return sluice_pull(t->model, t->params);
+}
+
+/* The workers agree at the end of an epoch whether to stop, and continue from the newest
+ * parameters. With a quorum these come only after an exchange. */
+static int meet(struct training *t)
+{
+	double asked = stop_was_asked();
+	int rc = sluice_sum(t->job, &asked, 1);
+
+	t->stopped = asked > 0;
+	return rc ? rc : pull_newest(t);
+}
+
 /* Runs the checks, measurements and reports after a batch. skipped: the batch made no step. */
 static int after_batch(struct training *t, uint64_t batch, int skipped, double loss)
 {
@@ -144,7 +168,9 @@ static int after_batch(struct training *t, uint64_t batch, int skipped, double l
 	uint64_t epoch = (batch - 1) / t->steps_per_epoch + 1;
 	int rc = 0;
 
-	if (t->options.digest && is_common(t)) {
+	if (epoch_ends && t->quorum && (rc = meet(t)))
+		return rc;
+	if (t->options.digest && !t->quorum && is_common(t)) {
 		uint64_t digest;
 
 		rc = digest_params(t, &digest);
@@ -153,7 +179,7 @@ static int after_batch(struct training *t, uint64_t batch, int skipped, double l
 	}
 	if (!rc && epoch_ends)
 		rc = measure(t);
-	if (!rc && t->options.metrics && (epoch_ends || !t->async)) {
+	if (!rc && t->options.metrics && (epoch_ends || !meets(t))) {
 		struct metrics_step line = {
 			.step = step,
 			.epoch = epoch,
@@ -236,17 +262,6 @@ static int push(struct training *t, const uint32_t *rows, uint64_t batch, struct
 	return sluice_push(t->model, t->params);
 }
 
-/* Asynchronous workers agree at the end of an epoch whether to stop, and continue from the newest
- * parameters. */
-static int meet(struct training *t)
-{
-	double asked = stop_was_asked();
-	int rc = sluice_sum(t->job, &asked, 1);
-
-	t->stopped = asked > 0;
-	return rc ? rc : sluice_pull(t->model, t->params);
-}
-
 uint64_t batches_done(const struct training *t)
 {
 	return step_of(t->model).steps + t->left_out;
@@ -272,7 +287,7 @@ int train(struct training *t)
 		}
 		rows = t->order +
 		       (in_epoch * workers + (uint64_t)sluice_rank(t->job)) * rows_of_one;
-		if (stop_was_asked() && !t->async)
+		if (stop_was_asked() && !meets(t))
 			sluice_raise(t->model, FLAG_STOP);
 
 		if ((rc = push(t, rows, done + 1, &score)))

@@ -29,7 +29,10 @@ struct training {
 	int drifts;    /* 1: with signal=drift */
 	float *common; /* with signal=drift: the common parameters; otherwise NULL */
 	struct inner inner;
-	int async;      /* 1: with when=async, workers meet only at the ends of epochs */
+	int async; /* 1: with when=async, workers meet only at the ends of epochs */
+	/* With quorum=, where workers meet only at the ends of epochs, too: steps between two
+	 * exchanges; else 0. */
+	uint64_t quorum;
 	uint32_t *part; /* with signal=svrg: this worker's rows, for full gradients; otherwise
 			   NULL */
 	size_t part_rows;
@@ -51,6 +54,8 @@ struct training {
 /* Trains from the first missing step to the last, or until a signal requests a stop, and writes the
  * last checkpoint. */
 int train(struct training *t);
+/* Pulls without a push, if the recipe allows it after this step. */
+int pull_newest(struct training *t);
 /* Returns the number of finished batches: one for each step, and those that all workers left
  * out. */
 uint64_t batches_done(const struct training *t);

@@ -235,6 +235,10 @@ static int prepare_steps(struct training *t)
 		return -1;
 	}
 	t->async = strstr(sluice_recipe_text(t->model), "when=async") != NULL;
+	if (strstr(sluice_recipe_text(t->model), " quorum="))
+		t->quorum = strtoull(strstr(sluice_recipe_text(t->model), "when=every(") +
+					     strlen("when=every("),
+				     NULL, 10);
 	return t->options.smoothness > 0 ?
 		       sluice_set(t->model, SLUICE_SMOOTHNESS, t->options.smoothness) :
 		       0;
@@ -298,6 +302,8 @@ static int work(struct training *t)
 		return rc;
 	if ((rc = digest_params(t, &t->digest)))
 		return rc;
+	if (t->quorum && step_of(t->model).steps % t->quorum)
+		return 0; /* the workers may hold the parameters of different exchanges */
 	return t->drifts || step_of(t->model).in_sync ?
 		       agree_on_digest(t->job, t->digest, step_of(t->model).steps) :
 		       0;
