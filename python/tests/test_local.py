@@ -6,6 +6,7 @@ import hashlib
 import importlib.util
 import io
 import os
+import time
 import unittest
 import warnings
 
@@ -477,7 +478,43 @@ def rank_oracle(job, _):
     job.close()
 
 
+def rank_quorum(job, folder):
+    """The last rank sleeps until the others have made three more exchanges, and then continues."""
+    recipe, last = "diloco when=every(3) quorum=2 grace=0.2", job.workers - 1
+    model = network(job.rank)
+    normed = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
+    refused(lambda: LocalSteps(normed, adamw(normed), recipe, job=job), "buffers=\"own\"")
+    local = LocalSteps(model, adamw(model), recipe, job=job)
+    local.set_weight(32)
+    refused(lambda: local.set_weight(0), "SLUICE_WEIGHT is 0")
+    done = [os.path.join(folder, f"done.{rank}") for rank in range(last)]
+    for step in range(15):
+        while job.rank == last and step == 4 and not all(map(os.path.exists, done)):
+            time.sleep(0.01)
+        one_step(job, model, local, step)
+        if job.rank < last and step == 11:
+            open(done[job.rank], "w", encoding="utf-8").close()
+        if job.rank == last and step == 5:
+            assert local.model.missed >= 2
+    assert local.model.exchanges >= 5
+    local.catch_up()
+    assert same_on_all(job, own_bytes(model))
+    local.verify()
+    assert (local.stats()["missed_exchanges"] >= 2) == (job.rank == last)
+    state = local.state_dict()
+    local.close()
+    again = network(job.rank)
+    other = LocalSteps(again, adamw(again), recipe, job=job)
+    assert other.load_state_dict(state) == 15
+    assert own_bytes(again) == own_bytes(model)
+    other.close()
+    job.close()
+
+
 class Local(unittest.TestCase):
+    def test_quorum(self):
+        ranks.run(3, "rank_quorum").all_well()
+
     def test_all(self):
         ranks.run(RANKS, "rank_all").all_well()
 

@@ -63,7 +63,7 @@ class LocalSteps:
     recipe: see LOCAL STEPS of sluice_recipe(7); None takes SLUICE_RECIPE, else diloco. when=every(H) sets the number of
         steps between exchanges.
     buffers: "mean" averages the floating-point buffers of state_dict(), such as the statistics of norm layers, at each
-        exchange. "own" leaves each rank its own.
+        exchange. "own" leaves each rank its own, and is needed with quorum= in the recipe if there are any.
     job: None takes sluice.torch.default_job().
     shards, steps_per_epoch, memory_bytes: see sluice.Model.
 
@@ -89,6 +89,13 @@ class LocalSteps:
         parameters = self.layout.parameters
         self._check_optimizers()
         whole = _recipe_of(recipe, self.layout.count, self.job.workers, steps_per_epoch)
+        lasting = model.state_dict().keys()
+        found = [(name, b) for name, b in model.named_buffers() if name in lasting]
+        self._averaged = [b for _, b in found if b.is_floating_point() and b.numel()] if buffers == "mean" else []
+        self._quorum = whole.get("quorum") is not None
+        if self._quorum and self._averaged:
+            raise InvalidError(f"{_NAME}: buffers=\"mean\" averages the buffers of all ranks at each exchange, and would "
+                               "wait for a rank that misses one (quorum=): give buffers=\"own\"")
         device = parameters[0].device
         stream = torch.cuda.current_stream(device).cuda_stream if device.type == "cuda" else None
         self.model = self.job.open([_run(p) for p in parameters if p.numel()], whole, tensors=self.layout.tensors(),
@@ -100,9 +107,6 @@ class LocalSteps:
         self.distance = int(words.get("every", 1)) // int(words.get("fragments", 1))  # of two exchanges, in steps
         self.late = int(words.get("late", 0))  # steps from the push of an exchange to the pull that applies it
         self._skips, self._bad = whole.get("nonfinite") == "skip", 0
-        lasting = model.state_dict().keys()
-        found = [(name, b) for name, b in model.named_buffers() if name in lasting]
-        self._averaged = [b for _, b in found if b.is_floating_point() and b.numel()] if buffers == "mean" else []
         for tensor in [p for p in model.parameters() if not p.requires_grad] + [b for _, b in found]:
             broadcast(self.job, tensor, 0)
         self._inside = False  # of common()
@@ -290,12 +294,12 @@ class LocalSteps:
 
     def state_dict(self) -> Dict[str, Any]:
         """"optimizers": their states; "compression": this rank's part of what checkpoint() writes, in which are its
-        parameters and the common ones. After any step. It waits for no other rank, but to resume, every rank needs the
-        state that it saved itself after the same step.
+        parameters and the common ones. After any step. It waits for no other rank, except with quorum=, but to resume,
+        every rank needs the state that it saved itself after the same step.
         """
         self._check_settled("state_dict()")
         return {"optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
-                "compression": saved_state(self.job, self.model)}
+                "compression": saved_state(self.job, self.model, together=self._quorum)}
 
     def load_state_dict(self, state_dict: Dict[str, Any]) -> int:
         """Loads what state_dict() gave to this rank, before the first step; returns the completed steps.
@@ -326,8 +330,21 @@ class LocalSteps:
         self._check_settled("restore()")
         return self.model.restore(folder, None)
 
+    def set_weight(self, weight: float) -> None:
+        """With quorum=: the weight of this rank's following drifts in the mean of an exchange; see Model.set_weight()."""
+        self.model.set_weight(weight)
+
+    @torch.no_grad()
+    def catch_up(self) -> None:
+        """With quorum=: brings the newest common parameters, which late ranks have made since the last exchange of this
+        one. Collective, directly after an exchange, such as that of the last step."""
+        self._check_settled("catch_up()")
+        self.job.barrier()
+        self.model.pull(self._pieces)
+
     def verify(self) -> int:
-        """Compares the common parameters over the workers; returns their digest, else names one that differs. Collective."""
+        """Compares the common parameters over the workers; returns their digest, else names one that differs. Collective.
+        With quorum=, catch_up() comes first."""
         with self.common():
             return verify(self.job, self._module.named_parameters())
 
