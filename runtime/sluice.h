@@ -140,8 +140,8 @@ SLUICE_API void sluice_finalize(sluice_job **job);
 SLUICE_API int sluice_rank(const sluice_job *job);    /* number of this process, 0 .. size-1 */
 SLUICE_API int sluice_size(const sluice_job *job);    /* number of ranks */
 SLUICE_API int sluice_workers(const sluice_job *job); /* ranks 0 .. workers-1 are workers */
-SLUICE_API int sluice_living(
-	const sluice_job *job); /* number of workers that are not lost, as far as this rank knows */
+/* Returns the number of workers that are not lost, as far as this rank knows. */
+SLUICE_API int sluice_living(const sluice_job *job);
 /* Returns the node name of a rank, or "" if there is no such rank. The string belongs to the
  * job. */
 SLUICE_API const char *sluice_node(const sluice_job *job, int rank);
