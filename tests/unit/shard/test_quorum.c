@@ -3,7 +3,8 @@
  * the next exchange, and it catches up with what was published without it. */
 #include "base/bytes.h"
 #include "job/state.h"
-#include "worker/lane.h"
+#include "shard/gather.h"
+#include "shard/state.h"
 #include "worker/local.h"
 #include "worker/state.h"
 #include "worker/upload.h"
@@ -25,6 +26,18 @@ struct ledger {
 	float weight[RANKS];
 	float last[RANKS][N];
 };
+
+/* The ledger in which the shards of this rank write down what they count, or NULL. */
+static struct ledger *counts;
+int __real_gather_count(struct shard *shard, int worker, const struct message *m);
+int __wrap_gather_count(struct shard *shard, int worker, const struct message *m);
+
+int __wrap_gather_count(struct shard *shard, int worker, const struct message *m)
+{
+	if (counts)
+		counts->counted_in[worker][m->step - 1][shard->id] = shard->published + 1;
+	return __real_gather_count(shard, worker, m);
+}
 
 static sluice_model *open_model(sluice_job *job, float *params, const char *recipe)
 {
@@ -49,8 +62,6 @@ static void exchange(sluice_model *model, struct ledger *l, int rank, float *par
 				l->drift[rank][push][i] = given[i] - params[i];
 		CHECK_STEP(model, params, params);
 	}
-	for (uint32_t s = 0; s < SHARDS; s++)
-		l->counted_in[rank][push][s] = lane_have(model->worker->lanes, s);
 	atomic_fetch_add(&l->exchanges[rank], 1);
 }
 
@@ -124,7 +135,7 @@ struct sleeper {
 static void sleep_through(sluice_job *job, int rank, void *argument)
 {
 	const struct sleeper *a = argument;
-	struct ledger *l = a->ledger;
+	struct ledger *l = counts = a->ledger; /* before any rank can push */
 	float params[N];
 	sluice_model *model = open_model(job, params, a->recipe);
 
