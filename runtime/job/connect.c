@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * See connect.h. */
 #include "job/connect.h"
+#include "base/bytes.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "job/collective.h"
@@ -15,6 +16,10 @@
 #include "job/ways.h"
 #include <stdio.h>
 #include <stdlib.h>
+
+enum { OFFER_HEAD = 8, OFFER_BYTES = OFFER_HEAD + REGION_DESCRIPTOR_BYTES };
+_Static_assert((int)OFFER_BYTES <= (int)MEMBERS_BLOCK_BYTES,
+	       "an offer does not fit into its place");
 
 struct transport *connect_transport(const sluice_job *job, const struct transport_ops *ops,
 				    int card)
@@ -149,7 +154,7 @@ static int meet_member(sluice_job *job, int member, const uint8_t *descriptor)
 
 /* The first round of a job with hubs: the members send the descriptors of their rows to their
  * hubs. */
-static int exchange_rows(sluice_job *job)
+int connect_rows(sluice_job *job)
 {
 	enum { ROW = REGION_DESCRIPTOR_BYTES };
 	const size_t n = (size_t)job->size;
@@ -187,34 +192,159 @@ int connect_all(sluice_job *job)
 		rc = progress_until(job, all_connected, describe_missing, &j);
 	progress_release(job);
 	if (!rc && job->hubs)
-		rc = exchange_rows(job);
+		rc = connect_rows(job);
 	/* No rank may continue before all ranks have joined. */
 	return rc ? rc : collective_run(job, COLLECTIVE_OPEN, NULL, 0, 0, NULL);
+}
+
+/* ---- later ------------------------------------------------------------------- */
+
+/* Returns 1 if this rank writes its offer first. The peer answers once it has read the offer. After
+ * the answer, the place may be written again, for another group. So is the place of the answer, as
+ * the other rank writes its next offer only after it has read the answer. */
+static int offers_first(const sluice_job *group, int peer)
+{
+	return group->root->rank < group_root_rank(group, peer);
+}
+
+int connect_take_offer(sluice_job *group, int peer)
+{
+	const int in_root = group_root_rank(group, peer);
+	uint8_t copy[OFFER_BYTES];
+
+	memcpy(copy, line_of(group->root, in_root) + LINE_OFFER, sizeof(copy));
+	if (!group->hubs || get_le32(copy) != group->group_bits.imm ||
+	    get_le32(copy + 4) != crc32c(0, copy + OFFER_HEAD, REGION_DESCRIPTOR_BYTES))
+		return -1;
+	hubs_keep_offer(group, peer, copy + OFFER_HEAD);
+	if (offers_first(group, peer))
+		*hubs_offering(group->root, in_root) = 0;
+	return 0;
+}
+
+struct offering {
+	sluice_job *job;
+	connect_needs needs;
+	const void *context;
+	uint8_t *written; /* [rank]: 1: the offer was written */
+};
+
+static int is_needed(const struct offering *o, int p)
+{
+	const int own = o->job->rank, low = p < own ? p : own, high = p < own ? own : p;
+
+	return p != own && !messages_meet(o->job, p) && job_living(o->job, p) &&
+	       (!o->needs || o->needs(o->context, low, high));
+}
+
+/* Writes the offers that may be written now. Returns 1 when all have been written and read. */
+static int all_offered(void *context)
+{
+	const struct offering *o = context;
+	sluice_job *group = o->job;
+	int all = 1;
+
+	for (int p = 0; p < group->size; p++) {
+		if (!is_needed(o, p))
+			continue;
+		const int in_root = group_root_rank(group, p), first = offers_first(group, p);
+		if (!o->written[p] && (first ? !*hubs_offering(group->root, in_root) :
+					       hubs_offer(group, p) != NULL)) {
+			const int rc = lines_offer(group, p, OFFER_BYTES);
+			if (rc && rc != SLUICE_EAGAIN)
+				return rc;
+			o->written[p] = !rc;
+			if (first && !rc)
+				*hubs_offering(group->root, in_root) = 1;
+		}
+		all &= o->written[p] && hubs_offer(group, p);
+	}
+	return all;
+}
+
+static void describe_offering(void *context, char *text, size_t cap)
+{
+	(void)context;
+	snprintf(text, cap, "the memory for messages of the other ranks of the group");
+}
+
+/* A group has its own lines. Each rank writes the descriptor of its lines into its line of the root
+ * at the peer. The place of the group's first message to that peer holds the bytes meanwhile. */
+static int prepare_offer(sluice_job *group, int peer)
+{
+	uint8_t *offer = outbox_collective(group, peer, 0);
+	const int rc = describe_held(group, peer, group->lines.own, offer + OFFER_HEAD);
+
+	put_le32(offer, group->group_bits.imm);
+	put_le32(offer + 4, crc32c(0, offer + OFFER_HEAD, REGION_DESCRIPTOR_BYTES));
+	return rc;
+}
+
+int connect_lines(sluice_job *group, int peer, const uint8_t *descriptor)
+{
+	struct peer *p = &group->peers[peer];
+	int rc = p->endpoint->transport->ops->remote_open(p->endpoint, descriptor, &p->control);
+
+	if (!rc && p->control->bytes < (uint64_t)group->size * LINE_BYTES)
+		rc = fail(SLUICE_EWIRE, "%s gave a control region of %llu bytes: too small",
+			  rank_text(group, peer), (unsigned long long)p->control->bytes);
+	return rc;
+}
+
+/* The ranks are connected in the root. */
+static int trade_lines(struct offering *o)
+{
+	sluice_job *group = o->job;
+	int rc = 0;
+
+	o->written = calloc((size_t)group->size, 1);
+	if (!o->written)
+		return fail(SLUICE_ENOMEM, "no memory for %d peers", group->size);
+	for (int p = 0; p < group->size && !rc; p++) {
+		if (!is_needed(o, p))
+			continue;
+		group->peers[p].endpoint = group->root->peers[group_root_rank(group, p)].endpoint;
+		rc = prepare_offer(group, p);
+	}
+	if (!rc)
+		rc = progress_until(group, all_offered, describe_offering, o);
+	for (int p = 0; p < group->size && !rc; p++)
+		if (is_needed(o, p))
+			rc = connect_lines(group, p, hubs_offer(group, p));
+	free(o->written);
+	return rc;
 }
 
 /* The token must be held. */
 static int connect_more(sluice_job *job, connect_needs needs, const void *context, const char *what)
 {
-	struct joining j = begin_joining(job);
+	struct offering o = { .job = job, .needs = needs, .context = context };
+	struct joining j = begin_joining(job->root);
 	char why[ERROR_TEXT_BYTES];
 	int n = 0, rc = job_failed(job);
 	for (int p = 0; p < job->size && !rc; p++) {
-		const int low = p < job->rank ? p : job->rank, high = p < job->rank ? job->rank : p;
-		if (job->peers[p].endpoint || !job_living(job, p) ||
-		    (needs && !needs(context, low, high)))
+		const int in_root = group_root_rank(job, p);
+		if (!is_needed(&o, p))
 			continue;
-		messages_connect(job, p, messages_next(job) + 1);
-		rc = connect_peer(job, p);
 		n++;
+		if (!job->root->peers[in_root].endpoint)
+			rc = connect_peer(job->root, in_root);
 	}
 	if (!rc && n)
 		rc = progress_until(job, all_connected, describe_missing, &j);
+	if (!rc && n && job->group)
+		rc = trade_lines(&o);
+	for (int p = 0; p < job->size && !rc && n; p++)
+		if (is_needed(&o, p))
+			messages_connect(job, p, messages_next(job) + 1);
 	if (n)
 		log_line(LOG_DEBUG, "runtime", "connected with %d more ranks for %s", n, what);
 	if (!rc || job->failure.code)
 		return rc;
 	snprintf(why, sizeof(why), "%s", sluice_last_error());
-	return job_fail(job, rc, j.culprit, "%s cannot connect with all ranks that %s needs: %s",
+	const int culprit = group_rank_of(job, j.culprit);
+	return job_fail(job, rc, culprit < 0 ? job->rank : culprit,
+			"%s cannot connect with all ranks that %s needs: %s",
 			rank_text(job, job->rank), what, why);
 }
 

@@ -27,11 +27,16 @@ static void describe_describing(void *context, char *text, size_t cap)
 	snprintf(text, cap, "the connection to %s", rank_text(d->job, d->peer));
 }
 
-int describe_to_peer(sluice_job *job, int peer, const struct region *region, uint8_t *descriptor)
+int describe_held(sluice_job *job, int peer, const struct region *region, uint8_t *descriptor)
 {
 	struct describing d = { job, peer, region, descriptor };
+	return progress_until(job, described, describe_describing, &d);
+}
+
+int describe_to_peer(sluice_job *job, int peer, const struct region *region, uint8_t *descriptor)
+{
 	progress_take(job);
-	const int rc = progress_until(job, described, describe_describing, &d);
+	const int rc = describe_held(job, peer, region, descriptor);
 	progress_release(job);
 	return rc;
 }

@@ -2,7 +2,8 @@
  * Groups: jobs of some of a job's ranks. A group has its own numbering of ranks, control lines,
  * messages, models, regions and failure. It shares everything that reaches the peers with its root,
  * the job of sluice_init(): connections, progress token and thread, heartbeat, timers. So a group
- * costs memory, but no connection and no thread.
+ * costs memory, but no thread, and no connection that the root already has. A group of more than
+ * SLUICE_MESH ranks has its own hubs (hubs.h).
  *
  * A root numbers its groups from 1, and all ranks of a group use the same number, which
  * sluice_split() agrees on. Notifies and GETs of a group carry it (job_imm(), job_cookie()).

@@ -3,6 +3,7 @@
 #include "job/hubs.h"
 #include "job/state.h"
 #include <stdlib.h>
+#include <string.h>
 
 enum {
 	FIRST_FORWARDED = 2, /* round */
@@ -13,6 +14,8 @@ enum {
 };
 
 struct hubs {
+	uint8_t **offers; /* [rank], in a group: the descriptor of its lines, or NULL */
+	int *offering;    /* [rank]: see hubs_offering() */
 	/* on a member */
 	struct region *rows; /* a row for each rank, and then a head for each rank */
 	uint64_t arrived;    /* the last round whose messages are in the rows */
@@ -30,9 +33,21 @@ int hubs_wanted(const sluice_job *job)
 	return job->size > job->settings.mesh;
 }
 
+static int is_hub(int workers, int servers, int rank)
+{
+	return servers ? rank >= workers : rank % HUB_RANKS == 0;
+}
+
 int hubs_are(const sluice_job *job, int rank)
 {
-	return job->servers ? rank >= job->workers : rank % HUB_RANKS == 0;
+	return is_hub(job->workers, job->servers, rank);
+}
+
+int hubs_would_connect(int size, int servers, int mesh, int a, int b)
+{
+	const int workers = size - servers;
+
+	return size <= mesh || a == b || is_hub(workers, servers, a) || is_hub(workers, servers, b);
 }
 
 int hubs_count(const sluice_job *job)
@@ -72,6 +87,10 @@ int hubs_open(sluice_job *job)
 	struct hubs *hubs = job->hubs = calloc(1, sizeof(*hubs));
 	if (!hubs)
 		return fail(SLUICE_ENOMEM, "no memory for %d peers", job->size);
+	hubs->offers = calloc((size_t)job->size, sizeof(*hubs->offers));
+	hubs->offering = calloc((size_t)job->size, sizeof(*hubs->offering));
+	if (!hubs->offers || !hubs->offering)
+		return fail(SLUICE_ENOMEM, "no memory for %d peers", job->size);
 	hubs->arrived = hubs->put = hubs->begun = FIRST_FORWARDED - 1;
 	hubs->stride = ROW_BYTES;
 	if (!hubs_are(job, job->rank))
@@ -90,11 +109,44 @@ void hubs_close(sluice_job *job)
 	for (int p = 0; hubs->members && p < job->size; p++)
 		if (hubs->members[p])
 			hubs->members[p]->endpoint->transport->ops->remote_close(&hubs->members[p]);
+	for (int p = 0; hubs->offers && p < job->size; p++)
+		free(hubs->offers[p]);
 	region_close(&hubs->rows);
 	region_close(&hubs->board);
+	free(hubs->offers);
+	free(hubs->offering);
 	free(hubs->members);
 	free(hubs);
 	job->hubs = NULL;
+}
+
+/* ---- a group ------------------------------------------------------------------ */
+
+void hubs_keep_offer(sluice_job *group, int peer, const uint8_t *descriptor)
+{
+	uint8_t **offer = &group->hubs->offers[peer];
+
+	TOKEN_HELD(group);
+	if (!*offer)
+		*offer = malloc(REGION_DESCRIPTOR_BYTES);
+	if (*offer)
+		memcpy(*offer, descriptor, REGION_DESCRIPTOR_BYTES);
+}
+
+const uint8_t *hubs_offer(const sluice_job *group, int peer)
+{
+	return group->hubs->offers[peer];
+}
+
+int *hubs_offering(sluice_job *root, int peer)
+{
+	TOKEN_HELD(root);
+	return &root->hubs->offering[peer];
+}
+
+void hubs_stop(sluice_job *job)
+{
+	job->hubs->arrived = job->hubs->put = UINT64_MAX;
 }
 
 /* ---- a member ---------------------------------------------------------------- */
@@ -130,7 +182,7 @@ int hubs_arrived(sluice_job *job, int peer, uint32_t index)
 		return index - HEADS < (uint32_t)job->size ? (int)(index - HEADS) : -1;
 	if (index > 1 + COLLECTIVE_BYTES)
 		return -1;
-	hubs->arrived++;
+	hubs->arrived += hubs->arrived < UINT64_MAX;
 	hubs->stride = COLLECTIVE_HEADER_BYTES + index - 1;
 	return job->rank;
 }
@@ -188,7 +240,7 @@ int hubs_put(sluice_job *job, int *member_out)
 			      .local_region = hubs->board,
 			      .local = board_of(job),
 			      .bytes = (size_t)job->size * (COLLECTIVE_HEADER_BYTES + hubs->bytes),
-			      .imm = imm_make(IMM_COLLECTIVE, 1 + hubs->bytes) };
+			      .imm = job_imm(job, IMM_COLLECTIVE, 1 + hubs->bytes) };
 
 	TOKEN_HELD(job);
 	for (int *p = &hubs->next; *p < job->size; ++*p) {
@@ -210,7 +262,7 @@ int hubs_tell(sluice_job *job, int rank, uint8_t head[COLLECTIVE_HEADER_BYTES], 
 			      .offset = head_offset(job, rank),
 			      .local = head,
 			      .bytes = HEAD_BYTES,
-			      .imm = imm_make(IMM_COLLECTIVE, HEADS + (uint32_t)rank) };
+			      .imm = job_imm(job, IMM_COLLECTIVE, HEADS + (uint32_t)rank) };
 
 	TOKEN_HELD(job);
 	for (; from < job->size; from++) {

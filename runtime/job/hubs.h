@@ -17,6 +17,9 @@
  * does the same, so it reaches all. Membership (members.c) needs only the connections with the
  * servers.
  *
+ * A group of more than SLUICE_MESH ranks has its own hubs. Two of its ranks connect in the root,
+ * and then exchange the descriptors of their lines in the group (connect.c).
+ *
  * hubs.c owns the rows and decides who is a hub; messages.c fills them. Token held, in all
  * functions after hubs_open(). */
 #ifndef RUNTIME_HUBS_H
@@ -43,8 +46,17 @@ int hubs_count(const sluice_job *job);
 int hubs_of(const sluice_job *job, int member);
 /* Returns 1 if two ranks connect at the start. */
 int hubs_connect(const sluice_job *job, int a, int b);
+/* The same for a job of this size, also if it has no hubs. */
+int hubs_would_connect(int size, int servers, int mesh, int a, int b);
 /* Returns the number of ranks with which this rank connects at the start; also without hubs. */
 int hubs_peers(const sluice_job *job);
+
+/* ---- a group: the descriptor of a peer's lines, when the two connect later ---- */
+void hubs_keep_offer(sluice_job *group, int peer, const uint8_t *descriptor);
+/* Returns NULL if it has not arrived. */
+const uint8_t *hubs_offer(const sluice_job *group, int peer);
+/* In a root: 1 while a descriptor that this rank wrote to the peer may not have been read yet. */
+int *hubs_offering(sluice_job *root, int peer);
 
 /* ---- rows ---- */
 /* The memory to which the hub of this member puts the messages of a round. NULL on a hub. */
@@ -63,6 +75,9 @@ const uint8_t *hubs_head(const sluice_job *job, int rank);
  * has arrived, or this rank if messages have arrived, or -1 if the peer may not send this. */
 int hubs_arrived(sluice_job *job, int peer, uint32_t index);
 
+/* From here on, no message is forwarded. The last round of a group needs none, and no hub then
+ * leaves while it still writes to its members. */
+void hubs_stop(sluice_job *job);
 /* Returns 1 if this rank must still forward the messages of that round. */
 int hubs_owe(const sluice_job *job, uint64_t seq);
 /* Returns 1 if this hub has begun to forward the messages of that round. */

@@ -71,3 +71,16 @@ int lines_put(sluice_job *job, int peer, size_t offset_in_line, void *source, si
 	struct endpoint *e = job->peers[peer].endpoint;
 	return e->transport->ops->post(e, &t);
 }
+
+int lines_offer(sluice_job *group, int peer, size_t bytes)
+{
+	const struct peer *p = &group->root->peers[group_root_rank(group, peer)];
+	struct transfer t = { .kind = TRANSFER_PUT_NOTIFY,
+			      .remote = p->control,
+			      .offset = (uint64_t)group->root->rank * LINE_BYTES + LINE_OFFER,
+			      .local_region = group->lines.outbox,
+			      .local = outbox_collective(group, peer, 0),
+			      .bytes = bytes,
+			      .imm = job_imm(group, IMM_MEMBERS, 0) };
+	return p->endpoint->transport->ops->post(p->endpoint, &t);
+}

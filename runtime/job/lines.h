@@ -18,7 +18,7 @@ enum imm_kind {
 	IMM_NOTICE,
 	IMM_REGION,
 	IMM_REPORT,
-	IMM_MEMBERS
+	IMM_MEMBERS, /* in a group: the descriptor of the sender's lines */
 };
 enum { IMM_KIND_SHIFT = 28, IMM_INDEX_MOST = (1 << IMM_KIND_SHIFT) - 1 };
 static inline uint32_t imm_make(enum imm_kind kind, uint32_t index)
@@ -69,6 +69,10 @@ enum {
 	MEMBERS_BYTES = MEMBERS_MAX / 8,
 	MEMBERS_HEADER_BYTES = 64,
 	MEMBERS_BLOCK_BYTES = MEMBERS_HEADER_BYTES + 2 * MEMBERS_BYTES,
+	/* In a job that has groups, which cannot continue without a rank, the same place has the
+	 * descriptor of the writer's lines in a group: group u32, CRC32C of the rest u32,
+	 * descriptor (connect.c). */
+	LINE_OFFER = LINE_MEMBERS,
 	LINE_BYTES = LINE_MEMBERS + MEMBERS_BLOCK_BYTES
 };
 enum line_state { LINE_ALIVE = 0, LINE_BYE = 1, LINE_GAVE_UP = 2 };
@@ -100,4 +104,7 @@ uint8_t *outbox_members(const sluice_job *job);
  * post(). The token must be held. */
 int lines_put(sluice_job *job, int peer, size_t offset_in_line, void *source, size_t bytes,
 	      uint32_t imm);
+/* Writes the first bytes of outbox_collective(group, peer, 0) to LINE_OFFER of this rank's line in
+ * the root at the peer, with IMM_MEMBERS. Token held. */
+int lines_offer(sluice_job *group, int peer, size_t bytes);
 #endif

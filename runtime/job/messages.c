@@ -63,6 +63,11 @@ void messages_connect(sluice_job *job, int peer, uint64_t from)
 	job->messages.came[peer] = from - 1;
 }
 
+int messages_meet(const sluice_job *job, int peer)
+{
+	return !job->hubs || job->messages.direct_from[peer];
+}
+
 int messages_are_direct(const sluice_job *job, int peer, uint64_t seq)
 {
 	const uint64_t from = job->messages.direct_from[peer];

@@ -76,6 +76,8 @@ void messages_free(sluice_job *job);
 /* From that round on, the peer and this rank write their messages to each other. Both ranks must
  * call this with the same round, before they begin the preceding one. */
 void messages_connect(sluice_job *job, int peer, uint64_t from);
+/* Returns 1 if the peer and this rank write their messages to each other, or soon will. */
+int messages_meet(const sluice_job *job, int peer);
 /* Returns 1 if the message of that round comes from the peer itself, and not from a hub. */
 int messages_are_direct(const sluice_job *job, int peer, uint64_t seq);
 /* Called when this rank has the messages of all ranks. A hub forwards the first `most` bytes of

@@ -13,6 +13,7 @@
 #include "job/place.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "job/connect.h"
 #include "job/heart.h"
 #include "job/living.h"
 #include "job/members.h"
@@ -87,12 +88,11 @@ static void refuse_imm(sluice_job *job, int peer, uint32_t imm)
 static sluice_job *group_of_imm(sluice_job *root, int *peer, uint32_t *imm)
 {
 	const uint32_t kind = *imm >> IMM_KIND_SHIFT & 7;
-	if (!kind || kind == IMM_MEMBERS) { /* groups cannot continue without a lost rank, so they
-					       have no members block */
+	sluice_job *group = groups_at(root, *imm >> IMM_GROUP_SHIFT & (GROUPS_MAX - 1));
+	if (!kind || (kind == IMM_MEMBERS && !group)) { /* both sides wait for such an offer */
 		refuse_imm(root, *peer, *imm);
 		return NULL;
 	}
-	sluice_job *group = groups_at(root, *imm >> IMM_GROUP_SHIFT & (GROUPS_MAX - 1));
 	int rank = group ? group_rank_of(group, *peer) : -1;
 	if (group && rank < 0)
 		job_blame(root, SLUICE_EWIRE, *peer,
@@ -150,9 +150,10 @@ static void dispatch_imm(sluice_job *job, int peer, uint32_t imm)
 	case IMM_REPORT: peers_reported(job, peer, progress_waits(job)); return;
 	case IMM_REGION: clients_notified(&job->clients, index, peer); return;
 	case IMM_MEMBERS:
-		if (!job_elastic(job))
+		if (job->group ? connect_take_offer(job, peer) : !job_elastic(job))
 			break;
-		peers_members(job, peer);
+		if (!job->group)
+			peers_members(job, peer);
 		return;
 	}
 	refuse_imm(job, peer, imm);
@@ -230,10 +231,11 @@ static void poll_events(sluice_job *job)
 		} while (n == EVENTS_PER_POLL && ++rounds < ROUNDS_PER_POLL);
 	}
 	members_post(job);
-	messages_tell(job);
 	uint32_t at = 0;
-	for (sluice_job *one; (one = groups_next(job, &at));)
+	for (sluice_job *one; (one = groups_next(job, &at));) {
+		messages_tell(one);
 		clients_handler(&one->clients)->advance(one);
+	}
 	if (atomic_load_explicit(&job->progress.explain, memory_order_relaxed) &&
 	    atomic_exchange(&job->progress.explain, 0))
 		explain_waits(job, 1);

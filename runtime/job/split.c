@@ -8,6 +8,7 @@
 #include "job/collective.h"
 #include "job/connect.h"
 #include "job/describe.h"
+#include "job/hubs.h"
 #include "job/members.h"
 #include "job/peers.h"
 #include "job/progress_token.h"
@@ -28,12 +29,6 @@ static int sort_key_of(const uint8_t *rows, int rank)
 	return (int)get_le32(rows + (size_t)rank * ROW + AT_KEY);
 }
 
-/* Returns 1 if both ranks get into the same group. */
-static int have_one_color(const void *rows, int a, int b)
-{
-	return color_of(rows, a) >= 0 && color_of(rows, a) == color_of(rows, b);
-}
-
 /* Returns 1 if rank a of the parent precedes rank b in the group. Servers come last. */
 static int is_before(const sluice_job *parent, const uint8_t *rows, int a, int b)
 {
@@ -44,6 +39,46 @@ static int is_before(const sluice_job *parent, const uint8_t *rows, int a, int b
 	if (sort_key_of(rows, a) != sort_key_of(rows, b))
 		return sort_key_of(rows, a) < sort_key_of(rows, b);
 	return a < b;
+}
+
+/* The groups to be made: for each rank of the parent, its rank in its group, and the size and the
+ * servers of that group. */
+struct plan {
+	const uint8_t *rows;
+	int mesh;
+	struct planned {
+		int rank, size, servers;
+	} at[];
+};
+
+static struct plan *plan_groups(const sluice_job *parent, const uint8_t *rows)
+{
+	const int n = parent->size;
+	struct plan *plan = calloc(1, sizeof(*plan) + (size_t)n * sizeof(plan->at[0]));
+
+	if (!plan)
+		return NULL;
+	plan->rows = rows;
+	plan->mesh = parent->settings.mesh;
+	for (int r = 0; r < n; r++)
+		for (int other = 0; other < n; other++) {
+			if (color_of(rows, other) != color_of(rows, r))
+				continue;
+			plan->at[r].rank += is_before(parent, rows, other, r);
+			plan->at[r].size++;
+			plan->at[r].servers += other >= parent->workers;
+		}
+	return plan;
+}
+
+/* Returns 1 if both ranks get into the same group, and connect when it is made. */
+static int begin_connected(const void *context, int a, int b)
+{
+	const struct plan *plan = context;
+	const struct planned *x = &plan->at[a], *y = &plan->at[b];
+
+	return color_of(plan->rows, a) >= 0 && color_of(plan->rows, a) == color_of(plan->rows, b) &&
+	       hubs_would_connect(x->size, x->servers, plan->mesh, x->rank, y->rank);
 }
 
 /* Returns the lowest number that is free on all ranks of the parent, or 0. */
@@ -66,6 +101,7 @@ static void group_free(sluice_job *group)
 		if (group->peers[p].control)
 			group->peers[p].endpoint->transport->ops->remote_close(
 				&group->peers[p].control);
+	hubs_close(group);
 	lines_close(&group->lines);
 	messages_close(&group->messages);
 	members_close(group);
@@ -92,7 +128,8 @@ static int fill(sluice_job *group, const sluice_job *parent, const int *members)
 	if (!group->peers || !group->records)
 		return fail(SLUICE_ENOMEM, "no memory for a group of %d ranks", group->size);
 	for (int r = 0; r < group->size; r++) {
-		group->peers[r].endpoint = parent->peers[members[r]].endpoint;
+		if (messages_meet(parent, members[r]))
+			group->peers[r].endpoint = parent->peers[members[r]].endpoint;
 		group->peers[r].state = parent->peers[members[r]].state;
 		group->records[r] = parent->records[members[r]];
 		group->workers += members[r] < parent->workers;
@@ -106,6 +143,8 @@ static int fill(sluice_job *group, const sluice_job *parent, const int *members)
 			    "at least one worker that color",
 			    group_color(group));
 	int rc = members_open(group);
+	if (!rc)
+		rc = hubs_open(group);
 	if (!rc)
 		rc = messages_open(group);
 	if (!rc)
@@ -124,8 +163,9 @@ static int exchange_lines(sluice_job *parent, sluice_job *group, const int *memb
 	if (!rc && (!mine || !theirs))
 		rc = fail(SLUICE_ENOMEM, "sluice_split: no memory for %d ranks", parent->size);
 	for (int r = 0; group && r < group->size && !rc; r++)
-		rc = describe_to_peer(group, r, group->lines.own,
-				      mine + (size_t)members[r] * REGION_DESCRIPTOR_BYTES);
+		if (group->peers[r].endpoint)
+			rc = describe_to_peer(group, r, group->lines.own,
+					      mine + (size_t)members[r] * REGION_DESCRIPTOR_BYTES);
 	rc = collective_agree(parent, rc, "split the job");
 	if (!rc)
 		rc = collective_run(parent, COLLECTIVE_SPLIT, mine, REGION_DESCRIPTOR_BYTES,
@@ -135,21 +175,18 @@ static int exchange_lines(sluice_job *parent, sluice_job *group, const int *memb
 		free(theirs);
 		return rc;
 	}
-	for (int r = 0; group && r < group->size && !rc; r++) {
-		struct endpoint *e = group->peers[r].endpoint;
-		rc = e->transport->ops->remote_open(
-			e, theirs + (size_t)members[r] * REGION_DESCRIPTOR_BYTES,
-			&group->peers[r].control);
-		if (!rc && group->peers[r].control->bytes < (uint64_t)group->size * LINE_BYTES)
-			rc = fail(SLUICE_EWIRE, "%s gave a control region of %llu bytes: too small",
-				  rank_text(group, r),
-				  (unsigned long long)group->peers[r].control->bytes);
-	}
+	for (int r = 0; group && r < group->size && !rc; r++)
+		if (group->peers[r].endpoint)
+			rc = connect_lines(group, r,
+					   theirs + (size_t)members[r] * REGION_DESCRIPTOR_BYTES);
 	free(mine);
 	free(theirs);
 	if (!rc && group) { /* must precede collective_agree(), because peers may write here
 			       after it */
 		progress_take(parent);
+		for (int r = 0; r < group->size; r++)
+			if (group->peers[r].endpoint)
+				messages_connect(group, r, 1);
 		groups_add(group);
 		progress_release(parent);
 	}
@@ -218,6 +255,7 @@ static int split_job(sluice_job *parent, int color, int key, sluice_job **sub)
 	uint8_t mine[ROW], *rows = malloc((size_t)parent->size * ROW);
 	int *members = calloc((size_t)parent->size, sizeof(*members));
 	sluice_job *group = NULL;
+	int made = 0;
 
 	error_hold(); /* held until collective_agree() shows which other ranks have this error */
 	if (!rows || !members)
@@ -234,7 +272,13 @@ static int split_job(sluice_job *parent, int color, int key, sluice_job **sub)
 	if (!rc) {
 		const uint32_t number = agreed_number(parent, rows);
 
-		rc = connect_pairs(parent, have_one_color, rows, "the group");
+		struct plan *plan = plan_groups(parent, rows);
+		if (!plan)
+			rc = fail(SLUICE_ENOMEM, "sluice_split: no memory for a plan");
+		rc = collective_agree(parent, rc, "split the job");
+		if (!rc)
+			rc = connect_pairs(parent, begin_connected, plan, "the group");
+		free(plan);
 		error_hold();
 		if (!rc && !number)
 			rc = fail(SLUICE_EINVAL,
@@ -244,9 +288,18 @@ static int split_job(sluice_job *parent, int color, int key, sluice_job **sub)
 		if (!rc && color >= 0)
 			rc = make(parent, rows, number, members, &group);
 		rc = exchange_lines(parent, rc ? NULL : group, members, rc);
+		made = !rc && group;
 	}
+	if (made && group->hubs)
+		rc = connect_rows(group);
 	free(rows);
 	free(members);
+	if (rc && made) { /* peers may still write to the group's memory */
+		progress_take(parent);
+		group_leave(group);
+		progress_release(parent);
+		return rc;
+	}
 	if (rc) {
 		if (group)
 			group_free(group);
@@ -282,8 +335,14 @@ void group_finalize(sluice_job *group)
 			 "sluice_model_close first");
 	const int finalizing = failure_finalize(group);
 	progress_release(group);
-	const int rc = finalizing ? collective_run(group, COLLECTIVE_FINALIZE, NULL, 0, 0, NULL) :
-				    SLUICE_EPEER;
+	int rc = finalizing ? collective_run(group, COLLECTIVE_FINALIZE, NULL, 0, 0, NULL) :
+			      SLUICE_EPEER;
+	if (!rc && group->hubs) {
+		progress_take(group);
+		hubs_stop(group);
+		progress_release(group);
+		rc = collective_run(group, COLLECTIVE_FINALIZE, NULL, 1, 0, NULL);
+	}
 	progress_take(group);
 	group_leave(group);
 	if (!rc)

@@ -74,7 +74,7 @@ struct sluice_job {
 	struct living *living;
 	struct membership *members; /* NULL: the loss of any rank ends the job */
 	struct lines lines;
-	struct hubs *hubs; /* NULL in groups, and if all ranks connect at the start */
+	struct hubs *hubs; /* NULL if all ranks connect at the start */
 	struct collective_messages messages;
 	struct heart *heart; /* NULL in a simulated rank */
 	struct clients clients;

@@ -10,6 +10,7 @@
 #include "thinned.h"
 #include "cases.h"
 #include <math.h>
+#include <pthread.h>
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
@@ -63,6 +64,20 @@ static void check_broadcast(sluice_job *job)
 	CHECK(!memcmp(says, text, sizeof(says)));
 }
 
+/* Each rank puts its number into the window of the next one, so all ranks connect. */
+static void ring(sluice_job *job)
+{
+	const int next = (job->rank + 1) % job->size,
+		  last = (job->rank + job->size - 1) % job->size;
+	sluice_region *region = NULL;
+
+	CHECK_OK(sluice_region_open(job, 64, &region));
+	CHECK_OK(sluice_region_put(region, next, 0, &job->rank, sizeof(int), 1));
+	CHECK_OK(sluice_region_wait(region, last, 1));
+	CHECK(*(int *)sluice_region_base(region) == last);
+	sluice_region_close(&region);
+}
+
 static int train_and_count(sluice_job *job, void *context)
 {
 	struct pairs *pairs = context;
@@ -92,15 +107,8 @@ static int train_and_count(sluice_job *job, void *context)
 	sluice_model_close(&model);
 	pairs->spread += connected_from(job);
 	free(all);
-	sluice_region *region = NULL;
-	CHECK_OK(sluice_region_open(job, 64, &region));
+	ring(job);
 	pairs->all += connected_from(job);
-	const int next = (job->rank + 1) % job->size,
-		  last = (job->rank + job->size - 1) % job->size;
-	CHECK_OK(sluice_region_put(region, next, 0, &job->rank, sizeof(int), 1));
-	CHECK_OK(sluice_region_wait(region, last, 1));
-	CHECK(*(int *)sluice_region_base(region) == last);
-	sluice_region_close(&region);
 	return 0;
 }
 
@@ -163,6 +171,77 @@ TEST(split__in_four_groups__members_of_a_group_connect)
 
 	assert_int_equal(sluice_simulate(NULL, 80, split_in_four, &connected), 0);
 	assert_int_equal(connected, 4 * (20 * 19 / 2) + 2 * 60);
+}
+
+struct one_group {
+	int servers, at_start, trained, in_region;
+};
+
+static int connected_in(const sluice_job *group)
+{
+	int n = 0;
+
+	for (int p = group->rank + 1; p < group->size; p++)
+		n += group->peers[p].control != NULL;
+	return n;
+}
+
+/* A group of all ranks but the first one, which is above SLUICE_MESH. */
+static int use_large_group(sluice_job *job, void *context)
+{
+	struct one_group *seen = context;
+	float params[400] = { 0 }, grad[400] = { 1 };
+	sluice_job *group = NULL;
+	double ones = 1;
+
+	CHECK_OK(sluice_split(job, job->rank ? 0 : -1, 0, &group));
+	if (!group) {
+		CHECK_OK(sluice_barrier(job));
+		return 0;
+	}
+	seen->at_start += connected_in(group);
+	CHECK_OK(sluice_sum(group, &ones, 1));
+	CHECK(ones == group->workers);
+	sluice_model *model = OPEN(group, params, .count = 400, .shards = 2, .lr = 1.0f / 1024,
+				   .recipe = "up=all down=all");
+	if (sluice_is_worker(group))
+		for (int step = 0; step < 3; step++)
+			CHECK_STEP(model, grad, params);
+	else
+		CHECK_OK(sluice_serve(model));
+	CHECK(!sluice_is_worker(group) || fabsf(params[0] + 3.0f / 1024) < 1e-6f);
+	sluice_model_close(&model);
+	seen->trained += connected_in(group);
+	ring(group);
+	seen->in_region += connected_in(group);
+	CHECK_OK(sluice_barrier(group));
+	sluice_finalize(&group);
+	CHECK_OK(sluice_barrier(job));
+	return 0;
+}
+
+static void check_large_group(int ranks, int servers, int at_start, int trained)
+{
+	struct one_group seen = { .servers = servers };
+	sluice_job_attr attr = { .size = sizeof attr, .servers = servers };
+	const int n = ranks - 1;
+
+	assert_int_equal(sluice_simulate(&attr, ranks, use_large_group, &seen), 0);
+	print_message("group of %d ranks, %d of them servers: %d pairs connected at the start, %d "
+		      "after training, %d with a region\n",
+		      n, servers, seen.at_start, seen.trained, seen.in_region);
+	assert_int_equal(seen.at_start, at_start);
+	assert_int_equal(seen.trained, trained);
+	assert_int_equal(seen.in_region, n * (n - 1) / 2);
+}
+
+TEST(group__of_71_ranks__has_hubs_and_connects_when_needed)
+{
+	check_large_group(72, 2, 69 * 2 + 1, 69 * 2 + 1);
+	/* The hubs are ranks 0 and 64 of the group, and rank 64 of the job. Ranks 0 and 35 of the
+	 * group own the shards. */
+	if (!thinned(1, 2))
+		check_large_group(72, 0, 70 + 69 + 68, 70 + 69 + 68 + 67);
 }
 
 /* ---- checkpoints --------------------------------------------------------------- */
@@ -299,6 +378,119 @@ TEST_IN_RANKS(settings__that_differ__are_refused_on_all_ranks, 3)
 	CHECK(error_says("SLUICE_MESH is below the number of ranks on rank 1 (node n1)",
 			 "set it to the same value on all ranks"));
 	return 0;
+}
+
+/* ---- groups of processes ------------------------------------------------------- */
+
+static void sum_of(sluice_job *job)
+{
+	double ones = 1;
+
+	CHECK_OK(sluice_sum(job, &ones, 1));
+	CHECK(ones == job->workers);
+}
+
+/* A pair that a group has connected serves the other groups and the root as well. */
+TEST_IN_RANKS(groups__with_hubs_and_without__connect_pairs_for_each_other, 6)
+{
+	sluice_job *job = join_with_hubs(0, 0), *group = NULL, *inner = NULL;
+
+	for (int round = 0; round < 3; round++) {
+		CHECK_OK(sluice_split(job, rank / 5, -rank, &group)); /* 5 ranks, and one */
+		if (round)
+			ring(group);
+		sum_of(group);
+		CHECK_OK(sluice_split(group, group->rank % 2, 0, &inner));
+		ring(inner);
+		sum_of(inner);
+		sluice_finalize(&inner);
+		ring(group);
+		sluice_finalize(&group);
+		sum_of(job);
+		if (round == 1)
+			ring(job);
+		group = inner = NULL;
+	}
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void *open_regions(void *group)
+{
+	for (int i = 0; i < 3; i++) {
+		ring(group);
+		sum_of(group);
+	}
+	return NULL;
+}
+
+/* The pairs of two groups connect at the same time, on the first use of each group. */
+TEST_IN_RANKS(two_groups_with_hubs__connect_in_two_threads, 5)
+{
+	sluice_job *job = join_with_hubs(0, 0), *group[2] = { NULL, NULL };
+
+	for (int round = 0; round < 4; round++) {
+		pthread_t thread;
+
+		for (int i = 0; i < 2; i++)
+			CHECK_OK(sluice_split(job, 0, i ? -rank : rank, &group[i]));
+		CHECK(!pthread_create(&thread, NULL, open_regions, group[0]));
+		open_regions(group[1]);
+		CHECK(!pthread_join(thread, NULL));
+		for (int i = 0; i < 2; i++)
+			sluice_finalize(&group[i]);
+	}
+	sluice_finalize(&job);
+	return 0;
+}
+
+struct group_loss {
+	int victim, connects;
+};
+
+/* The victim kills itself while the others of its group wait for it, or connect. */
+static int lose_one_of_a_group(int rank, void *argument)
+{
+	const struct group_loss *l = argument;
+	sluice_job *job = join_with_hubs(0, 0), *group = NULL;
+	sluice_region *region = NULL;
+	char who[48];
+
+	snprintf(who, sizeof(who), "(rank %d of the job, node n%d) is lost", l->victim,
+		 l->victim / 2 + 1);
+	CHECK_OK(sluice_split(job, rank ? 0 : -1, 0, &group));
+	if (rank == l->victim) {
+		sum_of(group);
+		sleep_ms(100);
+		kill(getpid(), SIGKILL);
+	}
+	if (group) {
+		sum_of(group);
+		CHECK((l->connects ? sluice_region_open(group, 64, &region) :
+				     sluice_barrier(group)) == SLUICE_EPEER);
+		CHECK(error_says(who, NULL));
+		sluice_finalize(&group);
+	}
+	CHECK(sluice_barrier(job) == SLUICE_EPEER);
+	sluice_finalize(&job);
+	return 0;
+}
+
+TEST(kill__in_a_group_with_hubs__all_of_the_group_name_the_rank)
+{
+	int status[6];
+
+	for (int i = 0; i < 4; i++) {
+		struct group_loss l = { i % 2 ? 4 : 1, i / 2 }; /* a member, or the hub */
+
+		if (thinned((size_t)i, 3))
+			continue;
+		run_ranks_status(6, lose_one_of_a_group, &l, NULL, IN_TIME, status);
+		for (int r = 0; r < 6; r++)
+			if (r != l.victim && status[r])
+				fail_msg("victim %d: rank %d has status 0x%x", l.victim, r,
+					 (unsigned)status[r]);
+	}
 }
 
 /* ---- losses ------------------------------------------------------------------- */
