@@ -5,6 +5,7 @@ library_sources += \
 	runtime/compress/choose_level.c runtime/compress/choose_seeded.c \
 	runtime/compress/clip_rules.h \
 	runtime/compress/counts.c runtime/compress/counts.h \
+	runtime/compress/dct.c runtime/compress/dct.h \
 	runtime/compress/dense.c runtime/compress/dense.h \
 	runtime/compress/draw_rules.h \
 	runtime/compress/few_bits.c runtime/compress/few_bits.h runtime/compress/few_bits_rules.h \

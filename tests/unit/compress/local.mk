@@ -2,6 +2,7 @@
 # Unit tests of runtime/compress/.
 check_PROGRAMS += \
 	tests/unit/test_choose \
+	tests/unit/test_dct \
 	tests/unit/test_dense \
 	tests/unit/test_few_bits \
 	tests/unit/test_hostile \
@@ -24,6 +25,7 @@ message_example = tests/unit/compress/message_example.h tests/unit/random.h
 index_layout = tests/unit/compress/index_layout.c tests/unit/compress/index_layout.h $(message_example)
 few_bits_values = tests/unit/compress/few_bits_values.h tests/unit/random.h
 tests_unit_test_choose_SOURCES = tests/unit/compress/test_choose.c tests/unit/random.h
+tests_unit_test_dct_SOURCES = tests/unit/compress/test_dct.c tests/unit/random.h
 tests_unit_test_dense_SOURCES = tests/unit/compress/test_dense.c $(dense_values)
 tests_unit_test_few_bits_SOURCES = tests/unit/compress/test_few_bits.c $(few_bits_values)
 tests_unit_test_hostile_SOURCES = tests/unit/compress/test_hostile.c tests/unit/compress/hostile.c \
