@@ -67,6 +67,7 @@ library_sources += \
 	runtime/model/stopwatch.c runtime/model/stopwatch.h \
 	runtime/model/tensors.c runtime/model/tensors.h \
 	runtime/model/tiling.c runtime/model/tiling.h \
+	runtime/model/transform.c runtime/model/transform.h \
 	runtime/model/update.c runtime/model/update.h \
 	runtime/model/vector.c runtime/model/vector.h \
 	runtime/model/worth.c runtime/model/worth.h

@@ -228,6 +228,9 @@ typedef struct sluice_model_attr {
 	 * is unset, the shards stay on the host. Ranks may differ, because the bits are the same.
 	 */
 	int device_shards;
+	/* Optional, for each of tensors the length of its rows, which divides its count; 0: it is
+	 * a single row. Recipes with transform= use the shapes. Copied. */
+	const uint64_t *columns;
 } sluice_model_attr;
 
 /* Opens a model. Collective over all ranks, with equal attributes; if they differ, the error names

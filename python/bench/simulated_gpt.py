@@ -216,7 +216,9 @@ class Training:
 
     def rank(self, job):
         rank, params, model = lib.sluice_rank(job), self.x.clone(), ctypes.c_void_p()
-        attr = attributes(self.args.recipe, count=self.net.count, lr=self.args.lr)
+        tensors = [(name, math.prod(shape), shape[-1] if len(shape) > 1 else 0)
+                   for name, (shape, _) in self.net.shapes.items()]
+        attr = attributes(self.args.recipe, count=self.net.count, lr=self.args.lr, tensors=tensors)
         check(lib.sluice_model_open(job, ctypes.byref(attr), params.data_ptr(), ctypes.byref(model)))
         for step in range(1, self.args.steps + 1):
             self.prepare(step)

@@ -148,6 +148,7 @@ class sluice_model_attr(_Struct):
         ("n_segments", c_size_t),
         ("rules", POINTER(sluice_tensor_rule)),
         ("device_shards", c_int),
+        ("columns", POINTER(c_uint64)),
     ]
 
 

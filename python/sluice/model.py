@@ -69,7 +69,8 @@ class Model:
         bits the library keeps a copy in float32. Those of rank 0 become version 0 on every rank and are
         written into params. A dedicated server may pass None, and then gives count and param_type.
     recipe: see sluice_recipe(7); None takes SLUICE_RECIPE, else the default.
-    tensors: (name, elements) of the parts of the vector, for messages and for dense=.
+    tensors: (name, elements) of the parts of the vector, for messages and for dense=; or (name, elements, columns)
+        with the length of a tensor's rows, for transform=.
     shards: 0 takes the smaller of the number of workers and count / 65536, rounded up.
     lr: the first learning rate; 0 takes 0.01.
     steps_per_epoch: for a recipe that counts epochs.
@@ -110,7 +111,7 @@ class Model:
         elif count is None:
             if not tensors:
                 raise ValueError("a model without params needs count")
-            count = sum(size for _, size in tensors)
+            count = sum(size for _, size, *_ in tensors)
         self.count, self._grad_type, self._stream = count, grad_type, stream
         self._param_type = param_type or F32
         self._pushed: List[Any] = []  # what the library may still use, until the pull ends

@@ -8,7 +8,7 @@ from typing import Any, Dict, Iterable, Optional, Sequence, Tuple, Union
 from ._abi import CONSTANTS, sluice_model_attr, sluice_tensor, sluice_tensor_rule
 from ._library import check, lib
 
-Tensors = Sequence[Tuple[str, int]]
+Tensors = Sequence[Union[Tuple[str, int], Tuple[str, int, int]]]
 Rules = Sequence[Tuple[float, float]]
 
 
@@ -24,9 +24,10 @@ def attributes(recipe: Optional[str], *, tensors: Optional[Tensors] = None, piec
         setattr(attr, name, int(value) if isinstance(value, bool) else value)
     if tensors:
         array = (sluice_tensor * len(tensors))()
-        for element, (name, size) in zip(array, tensors):
+        for element, (name, size, *_) in zip(array, tensors):
             element.name, element.count = name.encode(), size
         attr.tensors, attr.n_tensors = array, len(tensors)
+        attr.columns = (ctypes.c_uint64 * len(tensors))(*(sum(columns) for _, _, *columns in tensors))
     attr.recipe = None if recipe is None else recipe.encode()
     if pieces is not None:
         attr.segments, attr.n_segments = pieces.array, pieces.n

@@ -40,6 +40,15 @@ static int check_attributes(const sluice_model_attr *attr, const char *function)
 		rc = fail(SLUICE_EINVAL, "%s: uneven=%d, must be 0 or 1", function, attr->uneven);
 	if (!rc && attr->rules && !attr->n_tensors)
 		rc = fail(SLUICE_EINVAL, "%s: rules are given without tensors", function);
+	if (!rc && attr->columns && !attr->n_tensors)
+		rc = fail(SLUICE_EINVAL, "%s: columns are given without tensors", function);
+	for (size_t t = 0; t < attr->n_tensors && attr->columns && !rc; t++)
+		if (attr->columns[t] && attr->tensors[t].count % attr->columns[t])
+			rc = fail(SLUICE_EINVAL,
+				  "%s: columns=%llu of tensor %zu do not divide its %llu elements: "
+				  "give the length of its rows, or 0",
+				  function, (unsigned long long)attr->columns[t], t,
+				  (unsigned long long)attr->tensors[t].count);
 	if (!rc && attr->n_segments && !attr->segments)
 		rc = fail(SLUICE_EINVAL, "%s: n_segments=%zu, but segments is NULL", function,
 			  attr->n_segments);
@@ -123,7 +132,7 @@ static int check_exclusions(const sluice_model_attr *attr, const struct recipe *
 /* Returns a digest of all data that must be the same on all ranks. */
 static uint64_t schema_of(const sluice_model *model)
 {
-	uint64_t parts[6] = { model->layout.count,
+	uint64_t parts[6] = { model->layout.count + transform_digest(model->layout.transform),
 			      model->layout.n_shards,
 			      tensors_number(model->tensors),
 			      model->schedule.warmup_steps,
@@ -179,7 +188,7 @@ static void tell_difference(const uint8_t *a, const uint8_t *b, char *text, size
 	}
 	size_t word = recipe_word_apart(x_text, y_text);
 	if (!strcmp(x_text, y_text))
-		snprintf(text, cap, "whose tensors have other names, lengths or rules");
+		snprintf(text, cap, "whose tensors have other names, lengths, columns or rules");
 	else
 		snprintf(text, cap, "with \"%.*s\" and \"%.*s\" in the recipe",
 			 (int)strcspn(x_text + word, " "), x_text + word,

@@ -44,7 +44,8 @@ static size_t choose_block_topk(const struct choice *c)
 {
 	const uint32_t k = (uint32_t)density_count(c->density, c->block);
 
-	return select_each_block(c->selector, c->x, c->spans, c->n_spans, k, c->block, c->index);
+	return select_each_block(c->selector, c->x, c->spans, c->n_spans, k, c->block, c->ends,
+				 c->index);
 }
 
 /* ---- cyclic ------------------------------------------------------------------ */

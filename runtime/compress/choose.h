@@ -45,8 +45,10 @@ struct choice {
 	uint64_t k;     /* the density as a number of coordinates, over all spans */
 	float level;    /* threshold: lambda; variance: epsilon */
 	uint32_t block; /* block-topk: the length of a block */
-	int chunks;     /* cyclic: select the largest of each chunk instead of the top k */
-	int scale; /* 1: no residual is kept, so selected values are scaled to make their mean x */
+	/* block-topk: the ends of blocks of other lengths, up to `block`; NULL: all are as long */
+	const uint32_t *ends;
+	int chunks; /* cyclic: select the largest of each chunk instead of the top k */
+	int scale;  /* 1: no residual is kept, so selected values are scaled to make their mean x */
 	struct random_stream stream; /* the selector's own random numbers; a seeded selector
 					replaces rank by the shard */
 	uint32_t first_shard;

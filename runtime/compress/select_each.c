@@ -265,7 +265,8 @@ static size_t select_block(const struct block *b, uint32_t quota, struct level *
 }
 
 size_t select_each_block(struct selector *s, const float *x, const struct span *spans,
-			 size_t n_spans, uint32_t k, uint32_t length, uint32_t *index)
+			 size_t n_spans, uint32_t k, uint32_t length, const uint32_t *ends,
+			 uint32_t *index)
 {
 	const uint64_t all = n_spans ? spans[n_spans - 1].end : 0;
 	struct level level = { 0 };
@@ -273,11 +274,15 @@ size_t select_each_block(struct selector *s, const float *x, const struct span *
 	size_t n = 0, span = 0;
 
 	assert(all <= s->n && length <= SELECT_BLOCK_MOST);
-	b.begin = n_spans ? spans[0].begin / length * length : 0;
+	b.begin = n_spans && !ends ? spans[0].begin / length * length : 0;
 	for (; b.begin < all; b.begin = b.end) {
-		b.end = all - b.begin < length ? all : b.begin + length;
+		b.end = ends ? *ends++ : all - b.begin < length ? all : b.begin + length;
 		find_spans(&b, spans, n_spans, &span);
-		n += select_block(&b, block_quota(k, length, b.plain), &level, index + n);
+		n += select_block(&b,
+				  !ends       ? block_quota(k, length, b.plain) :
+				  b.plain < k ? b.plain :
+						k,
+				  &level, index + n);
 	}
 	return n;
 }

@@ -201,6 +201,7 @@ struct pick compressor_pick(struct compressor *c, const struct pick_call *call)
 				       .k = call->k,
 				       .level = c->is.direction->level,
 				       .block = c->is.direction->block,
+				       .ends = c->is.ends,
 				       .chunks = c->is.direction->chunks,
 				       .scale = !c->is.remembers,
 				       .stream = stream_of(c, call->step),

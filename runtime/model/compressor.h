@@ -53,6 +53,7 @@ struct compressor_attr {
 	 * selector that draws a support for each shard. The caller owns both. */
 	const struct span *spans, *shards;
 	size_t n_spans, n_shards;
+	const uint32_t *ends; /* of the blocks of a selector by blocks (struct choice); or NULL */
 	/* The caller owns the vectors. If residual is NULL, each pick names its own vector.
 	 * remembers: values that are not sent stay in the residual. velocity: the momentum, which
 	 * compressor_settle() clears at sent coordinates if `mask` is set. */

@@ -94,6 +94,18 @@ static uint64_t blocks_of(const struct direction *d, uint64_t count)
 	return (count + d->block - 1) / d->block;
 }
 
+/* Returns the most coordinates that block-topk selects of a push from begin to end. cut: the first
+ * and the last block may begin and end elsewhere. */
+static uint64_t of_range(const struct layout *l, const struct recipe *recipe,
+			 const struct schedule *schedule, uint64_t begin, uint64_t end, int cut)
+{
+	const struct direction *up = &recipe->up;
+
+	if (l->transform)
+		return transform_selected(l->transform, begin, end, of_blocks(up, schedule, 1));
+	return of_blocks(up, schedule, blocks_of(up, end - begin) + (uint64_t)cut);
+}
+
 /* Returns how many coordinates a shard publishes from a sketch, at the largest density. */
 static uint64_t sketched(const struct shard_layout *s, const struct schedule *schedule,
 			 const struct recipe *recipe)
@@ -124,10 +136,10 @@ static uint32_t up_capacity(const struct layout *l, const struct shard_layout *s
 	if (kind->argument == ARGUMENT_LEVEL)
 		return (uint32_t)least_of(s->span,
 					  (s->span / 4 > 64 ? s->span / 4 : 64) + s->exempt);
-	if (kind->by_block) /* the first and the last block may begin and end in other shards */
-		return (uint32_t)least_of(s->span, of_blocks(&recipe->up, schedule,
-							     blocks_of(&recipe->up, s->span) + 1) +
-							   s->exempt);
+	if (kind->by_block)
+		return (uint32_t)least_of(
+			s->span,
+			of_range(l, recipe, schedule, s->begin, s->begin + s->span, 1) + s->exempt);
 	uint64_t k = schedule_count(density, l->count - l->exempt);
 	uint64_t mean = (k * s->span + l->count - 1) / l->count;
 	uint64_t pairs = recipe->memory != MEMORY_NONE ? SLOT_MARGIN * mean : k;
@@ -145,7 +157,7 @@ static int publishes_union(const struct recipe *recipe, const struct schedule *s
 	       selection_kinds[recipe->up.select].exchange == EXCHANGE_OWN &&
 	       recipe->when != WHEN_ASYNC && recipe->signal != SIGNAL_INNOVATION &&
 	       !recipe->automatic && !recipe->reset && !recipe->svrg_steps &&
-	       !recipe->warmup.dense && !schedule->moves_all &&
+	       !recipe->warmup.dense && !recipe->transform && !schedule->moves_all &&
 	       (recipe_pulls_mean(recipe) || recipe->update == UPDATE_SGD ||
 		recipe->update == UPDATE_SIGN);
 }
@@ -258,6 +270,45 @@ static void shape_sketch(struct shard_layout *s, const struct recipe *recipe)
 	s->sketch_cells = s->sketch_columns * recipe->up.sketch_rows;
 }
 
+/* Returns the first coordinate of a shard. With a transform, it is that of a unit; `before` is the
+ * first coordinate of the shard before this one. */
+static uint64_t cut_at(const struct layout *l, uint64_t shards, uint64_t i, uint64_t before)
+{
+	const uint64_t even = l->count * i / shards;
+
+	if (!l->transform || !i || i == shards)
+		return even;
+
+	const struct transform_unit unit = transform_unit_at(l->transform,
+							     even > before ? even : before);
+
+	return unit.begin > before ? unit.begin : unit.end;
+}
+
+/* Returns 1 if each of these shards has a unit of the transform. */
+static int cuts_fit(const struct layout *l, uint64_t shards)
+{
+	uint64_t begin = 0;
+
+	for (uint64_t i = 1; l->transform && i < shards && begin < l->count; i++)
+		begin = cut_at(l, shards, i, begin);
+	return begin < l->count;
+}
+
+/* Reduces the default number of shards until it fits, and refuses any other that does not fit. */
+static int fit_shards(struct layout *l, uint32_t asked)
+{
+	if (asked && !cuts_fit(l, asked))
+		return fail(
+			SLUICE_EINVAL,
+			"shards=%u do not fit the recipe's transform=: a shard has whole blocks, "
+			"and all blocks of the same rows of a tensor; set fewer shards, or 0",
+			asked);
+	while (!cuts_fit(l, l->n_shards))
+		l->n_shards--;
+	return 0;
+}
+
 /* Shards must be added in ascending order. */
 static void add_to_fragment(struct fragment *f, const struct shard_layout *s, uint32_t shard)
 {
@@ -281,8 +332,8 @@ static int make_shards(struct layout *l, const struct recipe *recipe,
 	for (uint32_t i = 0; i < l->n_shards; i++) {
 		struct shard_layout *s = &l->shards[i];
 		s->fragment = i / (l->n_shards / l->n_fragments);
-		s->begin = l->count * i / l->n_shards;
-		s->span = (uint32_t)(l->count * (i + 1) / l->n_shards - s->begin);
+		s->begin = cut_at(l, l->n_shards, i, i ? s[-1].begin : 0);
+		s->span = (uint32_t)(cut_at(l, l->n_shards, i + 1, s->begin) - s->begin);
 		size_t n = layout_shard_spans(l, s, spans);
 		for (size_t j = 0; j < n; j++)
 			if (spans[j].exempt)
@@ -357,6 +408,10 @@ int layout_make(const sluice_model_attr *attr, struct recipe *recipe,
 	out->n_shards = (uint32_t)shards;
 	int rc = make_spans(out, attr, recipe);
 	if (!rc)
+		rc = transform_open(attr, recipe, &out->transform);
+	if (!rc)
+		rc = fit_shards(out, attr->shards);
+	if (!rc)
 		rc = recipe_count(recipe, out->count - out->exempt);
 	const struct selection_kind *kind = &selection_kinds[recipe->up.select];
 	if (kind->varies)
@@ -373,10 +428,10 @@ int layout_make(const sluice_model_attr *attr, struct recipe *recipe,
 		out->selected_most = out->exempt +
 				     schedule_count(schedule_largest_density(schedule, &recipe->up),
 						    out->count - out->exempt);
-	if (kind->by_block)
+	if (kind->by_block && !rc)
 		out->selected_most = least_of(
-			out->count, out->exempt + of_blocks(&recipe->up, schedule,
-							    blocks_of(&recipe->up, out->count)));
+			out->count,
+			out->exempt + of_range(out, recipe, schedule, 0, out->count, 0));
 	if (kind->by_tensor)
 		out->selected_most = least_of(out->count, out->selected_most + out->n_spans);
 	if (kind->seeded) /* the count of each shard is rounded up */
@@ -394,6 +449,7 @@ void layout_free(struct layout *l)
 	free(l->fragments);
 	free(l->spans);
 	holdings_free(&l->holdings);
+	transform_close(&l->transform);
 	l->shards = NULL;
 	l->fragments = NULL;
 	l->spans = NULL;

@@ -5,6 +5,7 @@
 #define RUNTIME_LAYOUT_H
 #include "compress/select.h"
 #include "compress/sketch.h"
+#include "model/transform.h"
 #include "recipe/schedule.h"
 #include "sluice.h"
 
@@ -63,11 +64,12 @@ struct layout {
 	 * merged. */
 	struct span *spans;
 	size_t n_spans;
-	uint64_t exempt;        /* number of coordinates in exempt spans */
-	uint64_t support_most;  /* sum of support_capacity over all shards */
-	uint64_t selected_most; /* number of coordinates that a worker selects in a step; 0 for
-				   up=all */
-	int narrow_params;      /* the program's parameters have 16-bit elements */
+	uint64_t exempt;             /* number of coordinates in exempt spans */
+	uint64_t support_most;       /* sum of support_capacity over all shards */
+	uint64_t selected_most;      /* number of coordinates that a worker selects in a step; 0 for
+					up=all */
+	struct transform *transform; /* NULL unless the recipe has one */
+	int narrow_params;           /* the program's parameters have 16-bit elements */
 };
 
 /* Computes shapes and capacities from the attributes and the recipe, and converts the recipe's

@@ -40,6 +40,7 @@ const char *const plan_trait_names[TRAITS] = {
 	[TRAIT_CLIP] = "clip=",
 	[TRAIT_MEDIAN] = "clip=median",
 	[TRAIT_SENDERS] = "reduce=senders",
+	[TRAIT_TRANSFORM] = "transform=",
 	[TRAIT_SKIP] = "nonfinite=skip",
 	[TRAIT_ZERO] = "nonfinite=zero",
 	[TRAIT_SKIP_ALL] = "nonfinite=skip-all",
@@ -95,6 +96,7 @@ static const char over_the_whole[] = "signal=innovation, when= other than always
 static const char agreed[] = "a step has several exchanges, of an agreed support";
 static const char histograms[] = "messages of global carry histograms";
 static const char median[] = "clip=median compares the norms of all pushes first";
+static const char transformed[] = "the host computes transform=";
 static const char senders[] = "with reduce=senders each coordinate has its own divisor";
 static const char measured[] = "SLUICE_MEASURE compares the residual before and after each step";
 static const char asynchronous[] = "when=async exchanges with one worker at a time";
@@ -178,6 +180,13 @@ const char *const plan_refusals[TRAITS][PATHS] = {
 			   [PATH_DEVICE] = median,
 			   [PATH_DEVICE_SHARDS] = median },
 	[TRAIT_SENDERS] = { [PATH_DENSE_SUM] = senders, [PATH_DEVICE_SHARDS] = senders },
+	[TRAIT_TRANSFORM] = { [PATH_FOLD] = added_apart,
+			      [PATH_DENSE_PUSH] = two_passes,
+			      [PATH_DENSE_SUM] = transformed,
+			      [PATH_DEVICE] = transformed,
+			      [PATH_DEVICE_SHARDS] = transformed,
+			      [PATH_ACCUMULATOR] =
+				      "the residual holds coefficients of transform=" },
 	[TRAIT_SKIP] = { [PATH_DENSE_PUSH] = "nonfinite=skip reads the whole gradient first",
 			 [PATH_ACCUMULATOR] = left_out },
 	[TRAIT_ZERO] = { [PATH_FOLD] = "nonfinite=zero changes the gradient before it is added",
@@ -396,6 +405,7 @@ void plan_make(struct path_plan *plan, const struct recipe *recipe, enum value_t
 		{ recipe->clip > 0, TRAIT(CLIP) },
 		{ recipe->clip_median, TRAIT(MEDIAN) },
 		{ recipe->reduce == REDUCE_SENDERS, TRAIT(SENDERS) },
+		{ recipe->transform != 0, TRAIT(TRANSFORM) },
 		{ recipe->nonfinite == NONFINITE_SKIP, TRAIT(SKIP) },
 		{ recipe->nonfinite == NONFINITE_ZERO, TRAIT(ZERO) },
 		{ recipe->nonfinite == NONFINITE_SKIP_ALL, TRAIT(SKIP_ALL) },

@@ -53,6 +53,7 @@ enum trait {
 	TRAIT_CLIP,
 	TRAIT_MEDIAN,
 	TRAIT_SENDERS,
+	TRAIT_TRANSFORM,
 	TRAIT_SKIP, /* nonfinite= */
 	TRAIT_ZERO,
 	TRAIT_SKIP_ALL,
@@ -103,7 +104,8 @@ extern const char *const plan_path_names[PATHS], *const plan_trait_names[TRAITS]
 
 /* With these traits, ranges of a gradient are collected in a copy, which is pushed with the last
  * range. */
-#define TRAITS_OF_WHOLE_GRADIENTS (TRAIT(CLIP) | TRAIT(MEDIAN) | TRAIT(SKIP) | TRAIT(SKIP_ALL))
+#define TRAITS_OF_WHOLE_GRADIENTS                                                                  \
+	(TRAIT(CLIP) | TRAIT(MEDIAN) | TRAIT(TRANSFORM) | TRAIT(SKIP) | TRAIT(SKIP_ALL))
 
 struct path_plan {
 	uint64_t traits;          /* traits of every step */

@@ -7,10 +7,11 @@
 
 enum { PIECE = 2048 };
 
-/* Returns the step size, or 1 with placement "inside", where messages already include it. */
+/* Returns the step size, or 1 with placement "inside", where messages already include it, unless
+ * the rule takes their sign. */
 static float step_of(const struct update *u, float lr)
 {
-	return u->placement == STEP_INSIDE ? 1.0f : lr;
+	return u->placement == STEP_INSIDE && u->kind != UPDATE_SIGN ? 1.0f : lr;
 }
 
 float update_alpha(const struct update *u, uint64_t step)

@@ -137,6 +137,12 @@ const struct method methods[] = {
 	  "up=randk(0.005) down=all signal=drift memory=residual keep=1 update=sgd rate=1 "
 	  "dense=none",
 	  "every step d/200 values up, no positions, and d/200 pairs down; worker +2 vectors" },
+	{ "demo", "Peng, Quesnelle, Kingma, DeMo: Decoupled Momentum Optimization, 2024",
+	  "up=block-topk(32,4096) down=all,uniform(1) memory=residual(inside,decay=0.999) "
+	  "update=sign reduce=senders transform=dct(64) dense=none",
+	  "up 32 pairs of each block of 64 x 64 (half of the vectors), down d bits; worker +1 "
+	  "vector, "
+	  "shard +1" },
 	{ "randk", "Stich, Cordonnier, Jaggi, Sparsified SGD with Memory, NeurIPS 2018",
 	  "up=randk(0.01) down=all memory=residual(inside) dense=none update=sgd",
 	  "k values up and k pairs down, no positions up; worker +1 vector" },

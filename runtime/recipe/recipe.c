@@ -16,7 +16,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { KEYS_BYTES = 160 };
+enum { KEYS_BYTES = 200 };
 
 /* Writes "up, down, ... and seed". */
 static const char *all_keys(char text[KEYS_BYTES])
@@ -261,7 +261,8 @@ static void set_dependent_defaults(struct draft *d)
 			      are not gradients */
 	if (!axis_given(d, AXIS_MEMORY))
 		r->memory = lossy ? MEMORY_RESIDUAL : MEMORY_NONE;
-	if (recipe_variance(r) || r->update == UPDATE_SIGN || recipe_drifts(r))
+	if (recipe_variance(r) || (r->update == UPDATE_SIGN && !d->inside_given) ||
+	    recipe_drifts(r))
 		r->placement = STEP_OUTSIDE; /* refuse_combinations() refuses "inside" if it was
 						written */
 	if (r->quorum.workers && !axis_given(d, AXIS_GRACE))

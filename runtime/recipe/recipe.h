@@ -31,7 +31,8 @@
  *               Placement: inside; twostep: outside
  *   update=     none | sgd (default) | momentum(M) | nesterov(M) | ema(A) | average | accelerated
  *               | adam(B1,B2,EPS) | adamw(B1,B2,EPS,L) | sign. 0 < A <= 1, or 1/t; 0 <= B1, B2 < 1;
- *               EPS > 0; L >= 0. With adam, adamw and sign the placement is outside
+ *               EPS > 0; L >= 0. With adam and adamw the placement is outside, and with sign it
+ *               is by default
  *   freeze=     N: adam and adamw keep the variance of step N in all later steps
  *   reset=      I | none (default): every I steps everything is sent
  *   warmup=     N | Nsteps | Nepoch | Nepochs, default 0, or one of these in dense(): everything is
@@ -40,6 +41,7 @@
  *               whole, default "*bias*"
  *   clip=       C | none: global norm of the local gradient, C > 0; or median, see median.h
  *   reduce=     mean (default) | senders
+ *   transform=  dct(S) | none (default): see model/transform.h. 1 <= S <= 64
  *   decay=      L >= 0: the shard adds L * x
  *   nonfinite=  abort (default) | skip | zero | skip-all
  *   auto        a word alone, in place of up= and down=
@@ -79,6 +81,7 @@ enum update_kind {
 };
 enum when_kind { WHEN_ALWAYS, WHEN_EVERY, WHEN_LAZY, WHEN_LAZY_SERVER, WHEN_ASYNC };
 enum nonfinite_policy { NONFINITE_ABORT, NONFINITE_SKIP, NONFINITE_ZERO, NONFINITE_SKIP_ALL };
+enum { TRANSFORM_MOST = 64 };   /* the longest side of a block of transform=dct */
 enum { LAZY_WINDOW_MAX = 100 }; /* the most model changes that when=lazy compares */
 enum coding_choice { CODING_FAST, CODING_SMALL };
 enum guard_kind { GUARD_WARN, GUARD_RAISE, GUARD_NONE };
@@ -167,6 +170,7 @@ struct recipe {
 	char dense[256]; /* comma list of patterns, "" for none */
 	float clip;      /* 0: none */
 	int clip_median; /* 1: pushes are scaled down to the median norm of all workers' pushes */
+	uint32_t transform;      /* dct: the longest side of a block; 0: none */
 	enum reduce_kind reduce; /* senders: a coordinate's sum is divided by the number of its
 				    nonzero values */
 	float decay;

@@ -49,6 +49,8 @@ __extension__ typedef unsigned __int128 fact_set;
 	FACT(CLIP, r->clip > 0)                                                                    \
 	FACT(MEDIAN, r->clip_median)                                                               \
 	FACT(SENDERS, r->reduce == REDUCE_SENDERS)                                                 \
+	FACT(TRANSFORM, r->transform != 0)                                                         \
+	FACT(OTHER_BLOCKS, has_other_blocks(r))                                                    \
 	FACT(DECAY, r->decay > 0)                                                                  \
 	FACT(SHARD_DECAY, r->decay > 0 && r->update != UPDATE_NONE)                                \
 	FACT(RAISE, r->guard == GUARD_RAISE)                                                       \
@@ -127,6 +129,12 @@ static int is_unpaired(const struct recipe *r)
 
 	return r->up.select != r->down.select || (r->up.select != SELECT_ALL && !blocks) ||
 	       (blocks && r->up.density != r->down.density);
+}
+
+/* With a transform, a selection by blocks takes the transform's. */
+static int has_other_blocks(const struct recipe *r)
+{
+	return r->up.select == SELECT_BLOCK_TOPK && r->up.block != r->transform * r->transform;
 }
 
 static fact_set facts_of(const struct draft *d)
@@ -212,9 +220,6 @@ static const struct exclusion exclusions[] = {
 	  "workers and shards agree on the coordinates of every step: write up= and down= with "
 	  "another selector, or warmup=LENGTH" },
 
-	{ UPDATE(SIGN), HAS(INSIDE_WORD),
-	  "\"{memory}\" with update=sign: the sign of the mean drops every factor, so the step "
-	  "size must be applied after it; write memory=residual(outside)" },
 	{ SIGNAL(STORM) | SIGNAL(IGT), (UPDATES & ~UPDATE(EMA)) | HAS(OTHER_ALPHA),
 	  "\"{signal}\" corrects for the running average at the shard: write update=ema(ALPHA) "
 	  "with the same ALPHA" },
@@ -400,6 +405,29 @@ static const struct exclusion exclusions[] = {
 	{ HAS(SENDERS), HAS(UP_UNBIASED),
 	  "\"{reduce}\" with \"{up}\", which scales up the values it sends so that their mean over "
 	  "all workers is right: write reduce=mean, or up=topk(DENSITY)" },
+	{ HAS(TRANSFORM), SIGNALS & ~(SIGNAL(GRADIENT) | SIGNAL(MOMENTUM) | SIGNAL(DRIFT)),
+	  "\"{transform}\" with \"{signal}\", which is made of parameters as well: write "
+	  "signal=gradient, momentum or drift" },
+	{ HAS(TRANSFORM), HAS(NOISE),
+	  "\"{transform}\" with \"{signal}\", whose noise has a place in the gradient: leave "
+	  "noise(R) out" },
+	{ HAS(TRANSFORM), UPDATE(AVERAGE),
+	  "\"{transform}\" with update=average, which averages parameters: write update=sgd or "
+	  "sign" },
+	{ HAS(TRANSFORM), MEMORY(LOWPASS) | MEMORY(TWOSTEP),
+	  "\"{transform}\" with \"{memory}\": write memory=residual, residual(decay=B) or none" },
+	{ HAS(TRANSFORM), HAS(FRAGMENTS) | HAS(LOCAL) | WHEN(ASYNC) | LAZY,
+	  "\"{transform}\" with \"{when}\": all tensors are transformed in one exchange of all "
+	  "workers; write when=always, or signal=drift when=every(STEPS)" },
+	{ HAS(TRANSFORM), HAS(KEEP),
+	  "\"{transform}\" with \"{keep}\": the residual holds coefficients, which are no share of "
+	  "the parameters; leave keep= out" },
+	{ HAS(TRANSFORM), HAS(AUTO) | HAS(UP_LEADER) | HAS(UP_SKETCH) | HAS(UP_GLOBAL),
+	  "\"{transform}\" with {up}: write up=all, topk(DENSITY) or block-topk(K,N)" },
+	{ HAS(TRANSFORM), HAS(OTHER_BLOCKS),
+	  "\"{up}\" with \"{transform}\": the blocks are those of the transform, of at most "
+	  "SIDE * SIDE coefficients; write this product as N, such as block-topk(32,4096) with "
+	  "dct(64)" },
 	{ HAS(UP_UNBIASED), MEMORIES & ~MEMORY(NONE), COUNTS_TWICE("up") },
 	{ HAS(UP_SKETCH), HAS(UP_NARROW) | HAS(DOWN_NARROW),
 	  "\"{up}\" with values narrower than f32 would lose rounding errors, because the workers "

@@ -550,6 +550,30 @@ static int read_clip(const struct word *w, struct draft *d)
 	return SLUICE_OK;
 }
 
+static int read_transform(const struct word *w, struct draft *d)
+{
+	static const char rule[] = "dct(SIDE) takes the longest side of a block, 1 to 64";
+	const struct item *item = &w->items[0];
+	const int found = find_item(w, item);
+	const char *text = item->argument;
+
+	if (found < 0)
+		return found;
+	if (!found) {
+		const int rc = refuse_argument(w, item);
+
+		return rc ? rc : refuse_more_items(w, 1);
+	}
+	_Static_assert(TRANSFORM_MOST == 64, "the rule names the longest side");
+	if (!text)
+		return fail(SLUICE_EINVAL,
+			    "recipe: dct lacks its number in \"%s\", write transform=dct(64): %s",
+			    w->quote, rule);
+	d->recipe.transform = read_whole(&text, 1, TRANSFORM_MOST);
+	return *text || !d->recipe.transform ? refuse_number(w, item->argument, rule) :
+					       refuse_more_items(w, 1);
+}
+
 /* Reads a number from 0 to `most`, or above 0. */
 static int read_between(const struct word *w, const char *rule, int above, float most, float *out)
 {
@@ -659,6 +683,7 @@ int read_value(enum axis_id id, struct word *w, struct draft *d)
 		rc = read_choice(w, &chosen);
 		d->recipe.reduce = (enum reduce_kind)chosen;
 		return rc;
+	case AXIS_TRANSFORM: return read_transform(w, d);
 	case AXIS_RESET:
 		return read_steps_or_none(
 			w, "reset= takes a number of steps, 1 to 1000000000, or none",

@@ -40,6 +40,7 @@ static const char *const nonfinite_words[] = { "abort", "skip", "zero", "skip-al
 static const char *const guard_words[] = { "warn", "raise", "none" };
 static const char *const clip_words[] = { "none", "median" };
 static const char *const reduce_words[] = { "mean", "senders" };
+static const char *const transform_words[] = { "none", "dct" };
 static const char *const coding_words[] = { "fast", "small" };
 const char *const placement_words[2] = { "inside", "outside" };
 
@@ -72,6 +73,7 @@ const struct axis recipe_axes[AXES] = {
 			"takes the largest 2-norm of a local gradient, above 0, or median or none",
 			clip_words, 2 },
 	[AXIS_REDUCE] = { "reduce", "takes mean or senders", reduce_words, 2 },
+	[AXIS_TRANSFORM] = { "transform", "takes dct(SIDE) or none", transform_words, 2 },
 	[AXIS_DECAY] = { "decay", "takes the factor of the weight decay, 0 or above", NULL, 0 },
 	[AXIS_NONFINITE] = { "nonfinite", "takes abort, skip, zero or skip-all", nonfinite_words,
 			     4 },
@@ -444,6 +446,8 @@ void recipe_print(const struct recipe *r, char text[RECIPE_TEXT_BYTES])
 		write_text(&w, " guard=raise");
 	if (r->reduce == REDUCE_SENDERS)
 		write_text(&w, " reduce=senders");
+	if (r->transform)
+		write_text(&w, " transform=dct(%u)", r->transform);
 	if (r->freeze)
 		write_text(&w, " freeze=%llu", (unsigned long long)r->freeze);
 }

@@ -38,25 +38,39 @@ static uint32_t room_of(uint32_t span)
 	return lines_of(span) / SPARSE;
 }
 
-uint64_t reduction_bytes(uint32_t span, int senders)
+/* Lists neither count senders nor are they transformed. */
+static int is_plain(const struct reduction_attr *attr)
 {
-	return span * (sizeof(float) + (senders ? sizeof(uint16_t) : 0)) +
-	       words_of(span) * sizeof(uint64_t) +
-	       room_of(span) * (sizeof(uint32_t) + sizeof(float));
+	return !attr->senders && !attr->transform;
 }
 
-int reduction_open(struct reduction *r, uint32_t span, int senders)
+static uint64_t length_of_unit(uint32_t span, const struct reduction_attr *attr)
 {
-	/* Lists do not count senders. */
-	const uint32_t room = senders ? 0 : room_of(span);
+	return attr->transform ?
+		       transform_longest_unit(attr->transform, attr->first, attr->first + span) :
+		       0;
+}
 
-	*r = (struct reduction){ .span = span, .room = room };
+uint64_t reduction_bytes(uint32_t span, const struct reduction_attr *attr)
+{
+	return span * (sizeof(float) + (attr->senders ? sizeof(uint16_t) : 0)) +
+	       length_of_unit(span, attr) * sizeof(float) + words_of(span) * sizeof(uint64_t) +
+	       (is_plain(attr) ? room_of(span) : 0) * (sizeof(uint32_t) + sizeof(float));
+}
+
+int reduction_open(struct reduction *r, uint32_t span, const struct reduction_attr *attr)
+{
+	const uint32_t room = is_plain(attr) ? room_of(span) : 0;
+
+	*r = (struct reduction){
+		.span = span, .room = room, .transform = attr->transform, .first = attr->first
+	};
 	r->sum = vector_open(span);
 	r->lines = calloc(words_of(span), sizeof *r->lines);
 	r->index = malloc(room * (sizeof *r->index + sizeof *r->value) + 1);
-	if (senders)
-		r->senders = calloc(span, sizeof *r->senders);
-	if (r->sum && r->lines && r->index && !r->senders == !senders) {
+	r->senders = attr->senders ? calloc(span, sizeof *r->senders) : NULL;
+	r->room_of_unit = malloc(length_of_unit(span, attr) * sizeof *r->room_of_unit + 1);
+	if (r->sum && r->lines && r->index && !r->senders == !attr->senders && r->room_of_unit) {
 		r->value = (void *)(r->index + room);
 		return 0;
 	}
@@ -70,6 +84,7 @@ void reduction_close(struct reduction *r)
 	free(r->lines);
 	free(r->index);
 	free(r->senders);
+	free(r->room_of_unit);
 	*r = (struct reduction){ 0 };
 }
 
@@ -368,7 +383,9 @@ void reduction_change(struct reduction *r, const struct change *c, struct pick_c
 	reduction_sum(r);
 	if (r->senders)
 		divide_by_senders(r);
-	if (scales && !c->everywhere && is_sparse(r)) {
+	if (r->transform)
+		transform_invert(r->transform, r->first, r->sum, r->span, r->room_of_unit);
+	if (scales && !c->everywhere && !r->transform && is_sparse(r)) {
 		change_lines(r, c->residual, share, by, c->candidates);
 		return;
 	}

@@ -5,6 +5,7 @@
 #ifndef RUNTIME_REDUCE_H
 #define RUNTIME_REDUCE_H
 #include "compress/sparse.h"
+#include "model/transform.h"
 #include "model/update.h"
 #include "model/compressor.h"
 
@@ -23,6 +24,11 @@ struct reduction {
 	/* reduce=senders: how many messages had a value other than zero at each coordinate; else
 	 * NULL */
 	uint16_t *senders;
+	/* The sum is of coefficients, whose first has this coordinate; or NULL. room: for
+	 * transform_invert() */
+	const struct transform *transform;
+	uint64_t first;
+	float *room_of_unit;
 	int whole; /* 1: something may have been added at any coordinate */
 	/* While all messages together have few coordinates, they are kept here, one after the
 	 * other, and nothing is added to the sum. Message l ends at ends[l]. */
@@ -31,11 +37,17 @@ struct reduction {
 	uint32_t room, n_lists, ends[REDUCTION_LISTS];
 };
 
-/* senders: reduce=senders. Returns 0 or SLUICE_ENOMEM. */
-int reduction_open(struct reduction *r, uint32_t span, int senders);
+/* How a reduction differs from a plain sum. */
+struct reduction_attr {
+	int senders;                       /* reduce=senders */
+	const struct transform *transform; /* the messages hold coefficients; or NULL */
+	uint64_t first;                    /* the coordinate of the first one */
+};
+/* Returns 0 or SLUICE_ENOMEM. */
+int reduction_open(struct reduction *r, uint32_t span, const struct reduction_attr *attr);
 void reduction_close(struct reduction *r);
 /* Returns the bytes of memory that reduction_open() takes. */
-uint64_t reduction_bytes(uint32_t span, int senders);
+uint64_t reduction_bytes(uint32_t span, const struct reduction_attr *attr);
 
 /* Adds one message, as sparse_add() does. The indices ascend. */
 void reduction_add(struct reduction *r, const uint32_t *index, const float *value, uint32_t count);

@@ -63,6 +63,12 @@ static struct candidates_size candidates_of(const struct layout *l, const struct
 			       at->exempt);
 }
 
+static struct reduction_attr reduction_of(const struct layout *l, const struct shard_layout *at,
+					  const struct recipe *recipe)
+{
+	return (struct reduction_attr){ recipe->reduce == REDUCE_SENDERS, l->transform, at->begin };
+}
+
 static int open_shard_compressor(const struct layout *l, struct shard *shard)
 {
 	const struct recipe *recipe = shard->rules.recipe;
@@ -102,13 +108,13 @@ static int open_shard(const struct layout *l, struct shard *shard, uint32_t id)
 	if (!shard->spans)
 		return fail(SLUICE_ENOMEM, "no memory for shard %u of %u elements", id, at->span);
 	shard->n_spans = layout_shard_spans(l, at, shard->spans);
+	const struct reduction_attr sums = reduction_of(l, at, shard->rules.recipe);
 	int rc = vectors_open(&shard->kept, shard->rules.recipe, HALF_SHARD, at->span);
 	shard->copy = shard->kept.of[KEPT_SHARD_COPY];
 	shard->averages = (struct averages){ shard->kept.of[KEPT_SHARD_VELOCITY],
 					     shard->kept.of[KEPT_SHARD_VARIANCE] };
 	if (!rc)
-		rc = reduction_open(&shard->reduction, at->span,
-				    shard->rules.recipe->reduce == REDUCE_SENDERS);
+		rc = reduction_open(&shard->reduction, at->span, &sums);
 	if (!rc)
 		rc = open_shard_compressor(l, shard);
 	if (!rc)
@@ -186,9 +192,10 @@ uint64_t shards_memory(const struct layout *l, const struct recipe *recipe, int 
 		const struct shard_layout *at = &l->shards[i];
 		if (!holdings_has(l->holdings, i, rank))
 			continue;
+		const struct reduction_attr sums = reduction_of(l, at, recipe);
 		n_own++;
 		bytes += vectors_bytes(recipe, HALF_SHARD, at->span) +
-			 reduction_bytes(at->span, recipe->reduce == REDUCE_SENDERS) +
+			 reduction_bytes(at->span, &sums) +
 			 candidates_bytes(candidates_of(l, at, recipe), l->n_spans) +
 			 at->support_capacity * sizeof(uint32_t) + at->sketch_cells * sizeof(float);
 	}

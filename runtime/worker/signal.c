@@ -16,6 +16,7 @@
 #include "compress/moments.h"
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 enum { CHUNK = 2048 };
 
@@ -189,6 +190,37 @@ static void fold(const struct worker *w, uint64_t at, const float *restrict g, s
 	}
 }
 
+/* Reads a block of the signal into lines of DCT_MOST elements. */
+static void read_block(const struct worker *w, const struct input *in,
+		       const struct transform_block *block, float *out)
+{
+	float room[DCT_MOST];
+
+	for (uint32_t r = 0; r < block->rows; r++, out += DCT_MOST) {
+		const float *g = read_signal(w, in, block->origin + r * block->stride,
+					     block->columns, room);
+
+		memcpy(out, g, block->columns * sizeof(*out));
+		memset(out + block->columns, 0, (DCT_MOST - block->columns) * sizeof(*out));
+	}
+}
+
+/* Transforms the signal, which is a whole vector, and folds it block by block. */
+static void fold_blocks(const struct worker *w, const struct input *in, float factor)
+{
+	float values[DCT_MOST * DCT_MOST];
+
+	for (uint64_t at = 0, n; at < in->count; at += n) {
+		const struct transform_block block = transform_block_at(w->layout->transform, at);
+
+		n = (uint64_t)block.rows * block.columns;
+		read_block(w, in, &block, values);
+		transform_forward(w->layout->transform, &block, values, values);
+		recall(w, at, n);
+		fold(w, at, values, n, factor);
+	}
+}
+
 /* Returns 1 if the selection can add the gradient in its own pass. This is possible if no other
  * operation changes the gradient. */
 static int selection_adds(const struct worker *w, const struct vector *grad)
@@ -226,7 +258,7 @@ int signal_fold(struct worker *w, const struct vector *grad, const struct vector
 	/* If a value that is not finite would end the job anyway, the check can follow the
 	 * addition, while the gradient is in the cache. */
 	int late = w->rules.recipe->nonfinite == NONFINITE_ABORT && !(w->rules.recipe->clip > 0) &&
-		   !source->computed;
+		   !source->computed && !w->layout->transform;
 	int judged = w->rules.recipe->nonfinite == NONFINITE_SKIP_ALL;
 	int rc = late || judged ? 0 :
 		 drifts         ? judge_drift(w, grad, begin, count) :
@@ -251,6 +283,10 @@ int signal_fold(struct worker *w, const struct vector *grad, const struct vector
 	if (count == w->layout->count && selection_adds(w, grad)) {
 		out->addend = vector_floats(grad);
 		out->scale = factor;
+		return 0;
+	}
+	if (w->layout->transform) {
+		fold_blocks(w, &in, factor);
 		return 0;
 	}
 	for (uint64_t at = 0; at < count; at += CHUNK) {

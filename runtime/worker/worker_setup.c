@@ -74,6 +74,7 @@ static struct compressor_attr compressor_of(const struct layout *l, const struct
 					 .spans = l->spans,
 					 .n_spans = l->n_spans,
 					 .n_shards = kind->seeded ? l->n_shards : 0,
+					 .ends = l->transform ? transform_ends(l->transform) : NULL,
 					 .remembers = recipe->memory != MEMORY_NONE,
 					 .picked = l->selected_most,
 					 /* set for selectors that add and select in one pass */
@@ -210,7 +211,8 @@ uint64_t worker_memory(const struct layout *l, const struct recipe *recipe)
 
 	return vectors_bytes(recipe, HALF_WORKER, l->count) +
 	       scratch_bytes(0, layout_largest(l, -1).room, selects_from(l, recipe)) +
-	       compressor_bytes(&attr) + methods_memory(l, recipe) + lanes_memory(l);
+	       compressor_bytes(&attr) + methods_memory(l, recipe) + lanes_memory(l) +
+	       transform_bytes(l->transform);
 }
 
 void worker_begin(struct worker *w, const float *params)

@@ -85,6 +85,11 @@ def e3m0(v):
     return np.copysign(levels[::-1][np.argmin(distances, axis=1)].astype(f32), v)
 
 
+def uniform1(v):
+    """Encodes and decodes one block of uniform(1)."""
+    return np.copysign(f32(np.cumsum(np.abs(v).astype(np.float64))[-1] / len(v)), v)
+
+
 def coded(code, v):
     """Returns what a receiver decodes from a message of these values."""
     return np.concatenate([code(v[at:at + 512]) for at in range(0, len(v), 512)] + [v[:0]])
@@ -124,6 +129,106 @@ def clipped(messages, norms):
     median = sizes[(len(sizes) - 1) // 2] if sizes else f32(0)
     return [message * (median / size) if size > median else message
             for message, size in zip(messages, norms)]
+
+
+def cosine(j, length):
+    """cos(pi j / (2 length)) by its series, because cosines differ between machines."""
+    if j > 2 * length:
+        j = 4 * length - j
+    if j > length:
+        return -cosine(2 * length - j, length)
+    if j == length:
+        return 0.0
+    total, x = 1.0, math.pi * j / (2 * length)
+    for i in range(13, 0, -1):
+        total = 1 - x * x / (2 * i * (2 * i - 1)) * total
+    return total
+
+
+def dct_matrix(length):
+    return np.array([[math.sqrt((2.0 if k else 1.0) / length) * cosine((2 * n + 1) * k % (4 * length), length)
+                      for n in range(length)] for k in range(length)]).astype(f32)
+
+
+def product(a, b):
+    """The product of two matrices. The sums are added in order."""
+    total = np.zeros((a.shape[0], b.shape[1]), f32)
+    for j in range(a.shape[1]):
+        total = total + a[:, j:j + 1] * b[j:j + 1, :]
+    return total
+
+
+def tensors_of(count):
+    """The tensors of a model with a transform: their lengths, and those of their rows; 0: there is one row."""
+    return {1: [(1, 0)], 2: [(2, 1)], 31: [(25, 5), (6, 0)],
+            1009: [(720, 30), (128, 0), (155, 5), (6, 0)]}[count]
+
+
+def transforms(recipe):
+    return "transform=" in recipe or recipe.split()[0] == "demo"
+
+
+class Blocks:
+    """transform=dct(S). exempt: the tensors that dense= names."""
+
+    def __init__(self, most, count, exempt=()):
+        self.blocks, self.units, at = [], [], 0  # blocks: coefficients, and parameters as a matrix of places
+        self.exempt, self.matrices = np.zeros(count, bool), {}
+        for i, (length, columns) in enumerate(tensors_of(count)):
+            columns = columns or length
+            places = np.arange(at, at + length).reshape(-1, columns)
+            high, wide = (1 if i in exempt else max(d for d in range(1, most + 1) if side % d == 0)
+                          for side in places.shape)
+            self.exempt[places] = i in exempt
+            for r in range(0, len(places), high):
+                begin = at
+                for c in range(0, columns, wide):
+                    self.blocks.append((slice(at, at + high * wide), places[r:r + high, c:c + wide]))
+                    at += high * wide
+                    if high == 1:
+                        self.units.append(at - wide)
+                if high > 1:
+                    self.units.append(begin)
+            for side in high, wide:
+                self.matrices[side] = dct_matrix(side)
+        self.units.append(count)
+
+    def cuts(self, count, shards):
+        cuts = [0]
+        for i in range(1, shards):
+            even = max(count * i // shards, cuts[-1])
+            begin = max(unit for unit in self.units if unit <= even)
+            cuts.append(begin if begin > cuts[-1] else min(unit for unit in self.units if unit > even))
+        return cuts + [count]
+
+    def both(self, left, block, right):
+        block = block if len(block) == 1 else product(left, block)
+        return block if block.shape[1] == 1 else product(block, right)
+
+    def forward(self, v):
+        out = np.empty_like(v)
+        for to, places in self.blocks:
+            high, wide = (self.matrices[side] for side in places.shape)
+            out[to] = v[to] if places.size == 1 else self.both(high, v[places], wide.T).ravel()
+        return out
+
+    def inverse(self, v):
+        out = np.empty_like(v)
+        for of, places in self.blocks:
+            high, wide = (self.matrices[side] for side in places.shape)
+            out[places] = v[of].reshape(places.shape) if places.size == 1 else self.both(
+                high.T, v[of].reshape(places.shape), wide)
+        return out
+
+    def chosen(self, rule, v):
+        """The coefficients that a selector takes. Those of exempt tensors are all taken."""
+        always = np.flatnonzero(self.exempt & (v != 0))
+        of = np.flatnonzero(~self.exempt)
+        if not isinstance(rule, tuple):
+            return np.sort(np.append(always, of[top(v[of], count(rule, len(of)))]))
+        parts = [part.start + top(v[part], min(rule[0], part.stop - part.start))
+                 for part, places in self.blocks if not self.exempt[part.start]]
+        return np.sort(np.concatenate([always, *parts]))
 
 
 class Update:
@@ -177,11 +282,13 @@ class Adam:
 
 
 class Job:
-    def __init__(self, x, workers, shards):
+    def __init__(self, x, workers, shards, blocks=None):
         self.x = x.copy()
         self.workers = workers
         self.t = 0
-        cuts = [len(x) * i // shards for i in range(shards + 1)]
+        self.blocks = blocks and Blocks(count=len(x), **blocks)
+        cuts = (self.blocks.cuts(len(x), shards) if blocks else
+                [len(x) * i // shards for i in range(shards + 1)])
         self.shards = [slice(a, b) for a, b in zip(cuts, cuts[1:])]
 
     def held(self, worker):
@@ -203,8 +310,10 @@ class Sparse(Job):
     """Each worker has a residual and may have momentum. A shard that selects also has a residual."""
 
     def __init__(self, x, workers, shards, up, down=None, inside=True, update="sgd", m=0.0,
-                 momentum=None, mask=True, up_code=None, senders=False, median=False):
-        super().__init__(x, workers, shards)
+                 momentum=None, mask=True, up_code=None, senders=False, median=False, blocks=None,
+                 fade=1.0, down_code=None):
+        super().__init__(x, workers, shards, blocks)
+        self.fade, self.down_code = f32(fade), down_code
         self.up, self.down, self.inside, self.up_code = up, down, inside, up_code
         self.senders, self.median = senders, median
         self.update = update() if callable(update) else Update(update, m)
@@ -215,11 +324,12 @@ class Sparse(Job):
 
     def accumulate(self, gradients, lr):
         for i, g in enumerate(gradients):
+            g = self.blocks.forward(g) if self.blocks else g
             signal = lr * g if self.inside else g
             if self.momentum is not None:
                 self.u[i] = self.momentum * self.u[i] + signal
                 signal = self.u[i]
-            self.e[i] = self.e[i] + signal
+            self.e[i] = (self.e[i] * self.fade if self.fade < 1 else self.e[i]) + signal
 
     def message(self, e, support, code, shards=None, start=0):
         """Returns what the receivers decode. Each shard gets a message of its own coordinates. e begins at
@@ -236,6 +346,9 @@ class Sparse(Job):
         """norms: of the values that each worker selected, before they are encoded."""
         if self.median:
             sent = clipped(sent, norms)
+        if self.blocks:
+            mean = self.blocks.inverse(mean_of_senders(sent) if self.senders else sum_of(sent))
+            return mean if self.senders else mean * share_of(len(sent))
         return mean_of_senders(sent) if self.senders else mean_of(sent)
 
     def take(self, i, support):
@@ -247,18 +360,24 @@ class Sparse(Job):
         return s
 
     def publish(self, mean, lr):
-        change = self.update.change(mean, None if self.inside else lr, self.x)
+        after = not self.inside or self.update.kind == "sign"
+        change = self.update.change(mean, lr if after else None, self.x)
         if self.down is None:
             self.x = self.x - change
             return
         self.epsilon = self.epsilon - change
-        p = np.concatenate([only(e, chosen(self.down, e))
-                            for e in (self.epsilon[shard] for shard in self.shards)])
+        p = np.zeros_like(self.x)
+        for shard in self.shards:
+            e = self.epsilon[shard]
+            support = chosen(self.down, e)
+            p[shard][support] = coded(self.down_code, e[support]) if self.down_code else e[support]
         self.epsilon = self.epsilon - p
         self.x = self.x + p
 
     def supports(self):
         """Returns the coordinates that each worker sends."""
+        if self.blocks:
+            return [self.blocks.chosen(self.up, e) for e in self.e]
         return [chosen(self.up, e) for e in self.e]
 
     def step(self, gradients, lr):
@@ -301,9 +420,9 @@ class Drift(Sparse):
     have the same number of shards. down_code: of values with down=all."""
 
     def __init__(self, x, workers, shards, every=1, fragments=1, late=0, mix=0.0, decay=1.0, keep=0.0,
-                 rate=1.0, down_code=None, **rest):
+                 rate=1.0, **rest):
         super().__init__(x, workers, shards, inside=False, **rest)
-        self.late, self.mix, self.down_code = late, f32(mix), down_code
+        self.late, self.mix = late, f32(mix)
         self.decay, self.keep, self.rate = f32(decay), f32(keep), f32(rate)
         self.distance = every // fragments
         self.own = [x.copy() for _ in range(workers)]
@@ -321,13 +440,16 @@ class Drift(Sparse):
         """Returns the message and the norm of its values."""
         start = shards[0].start
         every = self.up_code is not None and self.up == 1
-        support = np.arange(len(a)) if every else chosen(self.up, a, start)
+        support = (np.arange(len(a)) if every else self.blocks.chosen(self.up, a) if self.blocks else
+                   chosen(self.up, a, start))
         return self.message(a, support, self.up_code, shards, start), norm(a[support])
 
     def exchange(self, shards, update):
         part, sent, norms = slice(shards[0].start, shards[-1].stop), [], []
         for i, own in enumerate(self.own):
-            a = self.decay * self.e[i][part] + (self.point(i) - own)[part]
+            drift = self.point(i) - own
+            drift = self.blocks.forward(drift) if self.blocks else drift[part]
+            a = self.decay * self.e[i][part] + drift
             message, size = self.drifted(a, shards)
             sent.append(message)
             norms.append(size)
@@ -528,6 +650,28 @@ def recipes():
                f"update=sgd when=every(6),fragments(2){options} rate=0.7 keep=0.6",
                partial(Drift, up=0.1, down=0.15, every=6, fragments=2, late=late, mix=mix,
                        decay=0.9, rate=0.7, keep=0.6))
+    demo = partial(Sparse, up=(32, 4096), update="sign", fade=0.999, senders=True, blocks={"most": 64})
+    yield "demo", partial(demo, down=1, down_code=uniform1)
+    yield "demo down=all", demo
+    yield "demo memory=residual(outside,decay=0.9) down=topk(0.15)", partial(demo, inside=False, fade=0.9, down=0.15)
+    for most, up, words, rest in (
+            (64, "all", "", {}), (64, "topk(0.1)", "", {}), (8, "topk(0.1)", "reduce=senders", {"senders": True}),
+            (5, "topk(0.3)", "clip=median", {"median": True}), (1, "topk(0.1)", "", {}),
+            (64, "block-topk(7,4096)", "dense=t1,t3", {"blocks": {"most": 64, "exempt": (1, 3)}}),
+            (16, "block-topk(40,256),twomeans", "dense=none update=nesterov(0.9)",
+             {"update": "nesterov", "m": 0.9, "up_code": twomeans}),
+            (7, "topk(0.2)", "update=adam(0.9,0.99,1e-8)", {"update": partial(Adam, 0.9, 0.99, 1e-8)}),
+            (64, "topk(0.2)", "signal=momentum(0.9),mask", {"momentum": 0.9})):
+        numbers = re.findall(r"[\d.]+", up)
+        rule = 1 if up == "all" else float(numbers[0]) if len(numbers) == 1 else tuple(map(int, numbers))
+        rest.setdefault("blocks", {"most": most})
+        for down in (None,) if "dense=t" in words else (None, 0.15):  # both ways send exempt tensors
+            yield (f"up={up} down={'all' if down is None else 'topk(0.15)'} memory=residual(outside) "
+                   f"transform=dct({most}) {words}", partial(Sparse, up=rule, down=down, inside=False, **rest))
+    yield ("up=block-topk(9,64),twomeans down=topk(0.15) signal=drift memory=residual(decay=0.9) when=every(3) "
+           "update=momentum(0.9) rate=0.7 transform=dct(8) clip=median reduce=senders dense=none",
+           partial(Drift, up=(9, 64), down=0.15, every=3, up_code=twomeans, decay=0.9, update="momentum", m=0.9,
+                   rate=0.7, blocks={"most": 8}, senders=True, median=True))
     for words, rest in (("reduce=senders", {"senders": True}), ("clip=median", {"median": True}),
                         ("reduce=senders clip=median", {"senders": True, "median": True})):
         for up, down in ("topk(0.1)", "all"), ("topk(0.6)", "topk(0.15)"), ("block-topk(4,64)", "all"):

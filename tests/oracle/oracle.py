@@ -45,6 +45,7 @@ class Case:
         self.gradients = g.astype(np.float32)
         self.job = make(self.start, ranks, shards)
         self.drifts = "signal=drift" in recipe
+        self.tensors = methods.tensors_of(count) if methods.transforms(recipe) else []
         self.expected = np.empty((STEPS, ranks, count), np.float32)
         for t in range(STEPS):
             self.job.step(list(self.gradients[t]), RATES[t])
@@ -61,18 +62,26 @@ def cases(ranks):
         fragments = re.search(r"fragments\((\d+)\)", recipe)
         for count, shards in SHAPES:
             shards *= int(fragments[1]) if fragments else 1
+            if count == 31 and methods.transforms(recipe):  # there are fewer blocks
+                shards = min(shards, 2)
             if count >= shards:
                 yield Case(recipe, make, ranks, count, shards)
 
 
 # ---- by ctypes ----------------------------------------------------------------------------------
 
+class Tensor(ctypes.Structure):
+    _fields_ = [("name", ctypes.c_char_p), ("count", ctypes.c_uint64)]
+
+
 class ModelAttr(ctypes.Structure):
     _fields_ = [("size", ctypes.c_size_t), ("count", ctypes.c_uint64), ("tensors", ctypes.c_void_p),
                 ("n_tensors", ctypes.c_size_t), ("recipe", ctypes.c_char_p),
                 ("shards", ctypes.c_uint32), ("lr", ctypes.c_float),
                 ("steps_per_epoch", ctypes.c_uint64), ("memory_bytes", ctypes.c_uint64),
-                ("stream", ctypes.c_void_p), ("grad_type", ctypes.c_int)]
+                ("stream", ctypes.c_void_p), ("grad_type", ctypes.c_int), ("uneven", ctypes.c_int),
+                ("param_type", ctypes.c_int), ("segments", ctypes.c_void_p), ("n_segments", ctypes.c_size_t),
+                ("rules", ctypes.c_void_p), ("device_shards", ctypes.c_int), ("columns", ctypes.c_void_p)]
 
 
 RANK_MAIN = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
@@ -98,6 +107,12 @@ class Library:
         params = case.start.copy() if self.c.sluice_rank(job) == 0 else np.zeros_like(case.start)
         attr = ModelAttr(size=ctypes.sizeof(ModelAttr), count=case.count,
                          recipe=case.recipe.encode(), shards=case.shards, lr=float(RATES[0]))
+        n = len(case.tensors)
+        columns = (ctypes.c_uint64 * n)(*(columns for _, columns in case.tensors))
+        tensors = (Tensor * n)(*((b"t%d" % i, count) for i, (count, _) in enumerate(case.tensors)))
+        if n:
+            attr.n_tensors = n
+            attr.tensors, attr.columns = ctypes.addressof(tensors), ctypes.addressof(columns)
         model = ctypes.c_void_p()
         got = np.empty_like(case.expected[:, 0])
         rank = self.c.sluice_rank(job)
@@ -182,15 +197,17 @@ def main_simulate(path):
 
 def main_write(path):
     """Writes the cases to a file. Numbers are little-endian. The file begins with u32 cases, steps and f32 rate[steps].
-    Each case has u32 ranks, count, shards and the length of the recipe with its final zeros (a multiple of 4). Then
-    come the recipe and f32 start[count], gradient[step][rank][count] and expected[step][rank][count]."""
+    Each case has u32 ranks, count, shards, the length of the recipe with its final zeros (a multiple of 4), and the
+    number of tensors. Then come the recipe, u32 count and columns of each tensor, and f32 start[count], gradient[step][rank][count] and expected[step][rank][count]."""
     with open(path, "wb") as out:
         everything = [case for ranks in RANKS for case in cases(ranks)]
         out.write(struct.pack("<II", len(everything), STEPS) + RATES.tobytes())
         for case in everything:
             text = case.recipe.encode()
             text += b"\0" * (4 - len(text) % 4)
-            out.write(struct.pack("<IIII", case.ranks, case.count, case.shards, len(text)) + text)
+            out.write(struct.pack("<IIIII", case.ranks, case.count, case.shards, len(text), len(case.tensors)) + text)
+            for tensor in case.tensors:
+                out.write(struct.pack("<II", *tensor))
             for part in case.start, case.gradients, case.expected:
                 out.write(part.astype("<f4").tobytes())
     return 0

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-enum { SKIPPED = 77, WORD = 4 };
+enum { SKIPPED = 77, WORD = 4, TENSORS = 4 };
 
 struct cases {
 	const unsigned char *bytes, *end;
@@ -17,8 +17,9 @@ struct cases {
 };
 
 struct one_case {
-	uint32_t ranks, count, shards;
+	uint32_t ranks, count, shards, n_tensors;
 	const char *recipe;
+	const unsigned char *tensors;                      /* two words each: count and columns */
 	const unsigned char *start, *gradients, *expected; /* floats, which may be unaligned */
 };
 
@@ -48,8 +49,10 @@ static const unsigned char *case_at(const struct cases *all, const unsigned char
 	*out = (struct one_case){ .ranks = word(at),
 				  .count = word(at + WORD),
 				  .shards = word(at + 2 * WORD),
-				  .recipe = (const char *)at + 4 * WORD };
-	out->start = at + 4 * WORD + text;
+				  .n_tensors = word(at + 4 * WORD),
+				  .recipe = (const char *)at + 5 * WORD,
+				  .tensors = at + 5 * WORD + text };
+	out->start = out->tensors + (size_t)out->n_tensors * 2 * WORD;
 	out->gradients = out->start + (size_t)out->count * WORD;
 	out->expected = out->gradients + (size_t)all->steps * out->ranks * out->count * WORD;
 	return out->expected + (size_t)all->steps * out->ranks * out->count * WORD;
@@ -84,12 +87,23 @@ static void train(const struct cases *all, const struct one_case *c, sluice_job 
 	const int drifts = strstr(c->recipe, "signal=drift") != NULL;
 	sluice_model *model = NULL;
 
-	CHECK(params && grad && expected);
+	static const char *const names[TENSORS] = { "t0", "t1", "t2", "t3" };
+	sluice_tensor tensors[TENSORS];
+	uint64_t columns[TENSORS];
+
+	CHECK(params && grad && expected && c->n_tensors <= TENSORS);
+	for (uint32_t i = 0; i < c->n_tensors; i++) {
+		tensors[i] = (sluice_tensor){ names[i], word(c->tensors + 2 * i * WORD) };
+		columns[i] = word(c->tensors + (2 * i + 1) * WORD);
+	}
 	if (!rank)
 		floats(c->start, 0, c->count, params);
 	floats(all->rates, 0, 1, &lr);
 	const sluice_model_attr attr = { .size = sizeof(attr),
 					 .count = c->count,
+					 .tensors = tensors,
+					 .n_tensors = c->n_tensors,
+					 .columns = c->n_tensors ? columns : NULL,
 					 .recipe = c->recipe,
 					 .shards = c->shards,
 					 .lr = lr };

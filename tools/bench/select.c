@@ -81,7 +81,7 @@ static int repeat(struct bench *b, double ms[TIMES])
 	began[EACH_BLOCK] = now_ns();
 	if (!rc)
 		found = select_each_block(b->by_block, x, &(struct span){ 0, o->n, 0 }, 1,
-					  of_block(b), BLOCK, b->block_index);
+					  of_block(b), BLOCK, NULL, b->block_index);
 	began[ADD] = now_ns();
 	pass_add(b->plain, grad, o->n);
 	began[RESIDUAL] = now_ns();

@@ -89,12 +89,14 @@ int network_parse(struct network *network, const char *text, struct complaint *c
 	return parse_hidden(network, text + 4, text, complaint);
 }
 
-static void name_tensor(struct network *network, const char *prefix, const char *name, size_t count)
+static void name_tensor(struct network *network, const char *prefix, const char *name, size_t rows,
+			size_t columns)
 {
 	char *text = network->name[network->tensors];
 
 	snprintf(text, TENSOR_NAME_BYTES, "%s%s", prefix, name);
-	network->tensor[network->tensors++] = (sluice_tensor){ text, count };
+	network->columns[network->tensors] = columns;
+	network->tensor[network->tensors++] = (sluice_tensor){ text, rows * columns };
 }
 
 /* Names the tensors weight and bias, or with hidden layers fc1.weight, fc1.bias, fc2.weight, ... */
@@ -104,15 +106,15 @@ static void name_tensors(struct network *network)
 
 	network->tensors = 0;
 	if (e->width)
-		name_tensor(network, "embedding.", "weight", e->symbols * e->width);
+		name_tensor(network, "embedding.", "weight", e->symbols, e->width);
 	for (size_t i = 0; i < network->layers; i++) {
 		const struct layer *layer = &network->layer[i];
 		char prefix[8] = "";
 
 		if (network->layers > 1)
 			snprintf(prefix, sizeof(prefix), "fc%u.", (unsigned)i + 1);
-		name_tensor(network, prefix, "weight", layer->in * layer->out);
-		name_tensor(network, prefix, "bias", layer->out);
+		name_tensor(network, prefix, "weight", layer->out, layer->in);
+		name_tensor(network, prefix, "bias", 1, layer->out);
 	}
 }
 

@@ -35,6 +35,7 @@ struct network {
 	char name[2 * MOST_LAYERS + 1][TENSOR_NAME_BYTES];
 	sluice_tensor tensor[2 * MOST_LAYERS + 1]; /* points to name, so a network must not be
 						      moved in memory */
+	uint64_t columns[2 * MOST_LAYERS + 1];
 };
 
 /* The result of a pass over rows. All members are sums, so that workers can add theirs. */

@@ -128,6 +128,7 @@ static sluice_model_attr attributes(const struct training *t)
 		.count = t->network.count,
 		.tensors = t->network.tensor,
 		.n_tensors = t->network.tensors,
+		.columns = t->network.columns,
 		.recipe = t->options.recipe,
 		.shards = t->options.shards,
 		.lr = t->options.lr,

@@ -39,9 +39,9 @@ class Layout:
             raise InvalidError("there is no parameter with requires_grad: nothing would be trained")
         self._place: Dict[int, int] = {id(p): i for i, p in enumerate(self.parameters)}
 
-    def tensors(self) -> List[Tuple[str, int]]:
+    def tensors(self) -> List[Tuple[str, int, int]]:
         """Returns the tensors that have elements, because the library accepts no empty tensor."""
-        return [(name, p.numel()) for name, p in zip(self.names, self.parameters) if p.numel()]
+        return [(name, p.numel(), columns_of(p)) for name, p in zip(self.names, self.parameters) if p.numel()]
 
     def place(self, parameter: torch.nn.Parameter) -> int:
         """Returns its index in the three lists."""
@@ -80,6 +80,13 @@ class Layout:
         with torch.no_grad():
             for i, p in enumerate(self.parameters):
                 p.copy_(self.view(flat, i))
+
+
+def columns_of(parameter: torch.Tensor) -> int:
+    """Returns the length of the rows of a tensor in memory, or 0 if it is a single row. A convolution has a row for each
+    of its first dimension."""
+    strides = [stride for size, stride in zip(parameter.shape, parameter.stride()) if size > 1]
+    return max(strides) if len(strides) > 1 and parameter.numel() % max(strides) == 0 else 0
 
 
 def host_of(tensor: torch.Tensor) -> torch.Tensor:

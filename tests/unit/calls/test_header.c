@@ -68,7 +68,7 @@ TEST(structures__keep_their_layout)
 	assert_int_equal(sizeof(sluice_segment), 24);
 	assert_int_equal(offsetof(sluice_segment, type), 16);
 	assert_int_equal(sizeof(sluice_tensor_rule), 8);
-	assert_int_equal(sizeof(sluice_model_attr), 120);
+	assert_int_equal(sizeof(sluice_model_attr), 128);
 	assert_int_equal(offsetof(sluice_model_attr, recipe), 32);
 	assert_int_equal(offsetof(sluice_model_attr, memory_bytes), 56);
 	assert_int_equal(offsetof(sluice_model_attr, stream), 64);
@@ -78,6 +78,7 @@ TEST(structures__keep_their_layout)
 	assert_int_equal(offsetof(sluice_model_attr, segments), 88);
 	assert_int_equal(offsetof(sluice_model_attr, rules), 104);
 	assert_int_equal(offsetof(sluice_model_attr, device_shards), 112);
+	assert_int_equal(offsetof(sluice_model_attr, columns), 120);
 	assert_int_equal(offsetof(sluice_model_stats, compress_ns), 80);
 	assert_int_equal(offsetof(sluice_model_stats, residual_norm), 120);
 	assert_int_equal(offsetof(sluice_model_stats, density_down), 136);

@@ -16,6 +16,8 @@ static const char *const recipes[] = {
 	"up=topk(0.02) down=topk(0.1) update=momentum(0.9) warmup=dense(4)",
 	"up=topk(0.02) down=topk(0.1) update=adamw(0.9,0.99,1e-8,0.1) warmup=dense(4) freeze=4",
 	"up=topk(0.02) down=all update=adam(0,0.9,1e-8)",
+	"demo",
+	"up=topk(0.02) down=topk(0.1) transform=dct(16) clip=median reduce=senders",
 	/* HALF is in the middle of a period. */
 	"up=topk(0.02) down=topk(0.1) signal=drift when=every(2) update=nesterov(0.5)",
 };

@@ -385,7 +385,7 @@ TEST(message__64_of_each_4096_in_twomeans_with_the_small_coding__takes_9_7_bits_
 	for (size_t i = 0; i < COUNT; i++)
 		v[i] = random_normal(&r);
 	assert_int_equal(selector_open(COUNT, &selector), 0);
-	assert_int_equal(select_each_block(selector, v, &all, 1, K, LENGTH, index), SENT);
+	assert_int_equal(select_each_block(selector, v, &all, 1, K, LENGTH, NULL, index), SENT);
 	for (size_t i = 0; i < SENT; i++)
 		value[i] = v[index[i]];
 

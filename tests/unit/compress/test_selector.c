@@ -315,7 +315,7 @@ static void expect_each_block(const struct trial *t, struct selector *s, uint32_
 	size_t at = 0;
 
 	assert_non_null(index);
-	assert_int_equal(select_each_block(s, t->x, t->spans, t->n_spans, k, length, index),
+	assert_int_equal(select_each_block(s, t->x, t->spans, t->n_spans, k, length, NULL, index),
 			 expected);
 	for (size_t i = 0; i < t->n; i++)
 		if (chosen[i])

@@ -11,6 +11,7 @@ check_PROGRAMS += \
 	tests/unit/test_plan \
 	tests/unit/test_rules \
 	tests/unit/test_stopwatch \
+	tests/unit/test_transform \
 	tests/unit/test_update \
 	tests/unit/test_worth
 tests_unit_test_delta_log_SOURCES = tests/unit/model/test_delta_log.c tests/unit/random.h
@@ -32,6 +33,7 @@ tests_unit_test_rules_SOURCES = tests/unit/model/test_rules.c tests/unit/four_te
 # Moves the clock.
 tests_unit_test_stopwatch_SOURCES = tests/unit/model/test_stopwatch.c
 tests_unit_test_stopwatch_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=clock_gettime
+tests_unit_test_transform_SOURCES = tests/unit/model/test_transform.c tests/unit/random.h
 tests_unit_test_update_SOURCES = tests/unit/model/test_update.c tests/unit/random.h
 # Is told what steps took.
 tests_unit_test_worth_SOURCES = tests/unit/model/test_worth.c $(ranks)

@@ -32,6 +32,9 @@ static const char *const recipes[] = {
 	"up=topk(0.1) down=all clip=median",
 	"up=all down=all clip=median",
 	"up=topk(0.1) down=all reduce=senders",
+	"up=topk(0.1) down=all transform=dct(8)",
+	"up=all down=all transform=dct(64)",
+	"up=all down=all transform=dct(5) signal=drift",
 	"up=all down=all reduce=senders",
 	"up=topk(0.1) down=all nonfinite=skip",
 	"up=topk(0.1) down=all nonfinite=zero",
@@ -139,10 +142,10 @@ static int is_global(const struct recipe *r)
 	return r->up.select == SELECT_GLOBAL || r->down.select == SELECT_GLOBAL;
 }
 
-/* Returns 1 if a shard adds a message without a look at the others. */
-static int compares_nothing(const struct recipe *r)
+/* Returns 1 if a shard's change follows from the plain sum of the messages. */
+static int sums_plainly(const struct recipe *r)
 {
-	return !r->clip_median && r->reduce == REDUCE_MEAN;
+	return !r->clip_median && r->reduce == REDUCE_MEAN && !r->transform;
 }
 
 static int may_fold(const struct asked *a)
@@ -150,8 +153,8 @@ static int may_fold(const struct asked *a)
 	const struct recipe *r = &a->recipe;
 
 	return selection_kinds[r->up.select].adds && !sends_all(a, &r->up) && is_plain(r) &&
-	       !own_model(r) && has_residual(r) && r->nonfinite != NONFINITE_ZERO &&
-	       a->pushed == VALUE_F32;
+	       !r->transform && !own_model(r) && has_residual(r) &&
+	       r->nonfinite != NONFINITE_ZERO && a->pushed == VALUE_F32;
 }
 
 static int may_push_dense(const struct asked *a)
@@ -161,7 +164,7 @@ static int may_push_dense(const struct asked *a)
 
 	return sends_all(a, &r->up) && !warms_up(a) && (reset || r->up.values.type == VALUE_F32) &&
 	       a->schedule.n_phases == 2 && a->pushed == VALUE_F32 && is_plain(r) &&
-	       !(r->clip > 0) && !r->clip_median &&
+	       !(r->clip > 0) && !r->clip_median && !r->transform &&
 	       (r->nonfinite == NONFINITE_ABORT || r->nonfinite == NONFINITE_SKIP_ALL) &&
 	       (r->memory == MEMORY_NONE || has_residual(r)) && !own_model(r) &&
 	       r->when != WHEN_ASYNC && !is_global(r);
@@ -175,7 +178,7 @@ static int may_sum_dense(const struct asked *a)
 	return sends_all(a, &r->up) && sends_all(a, &r->down) && !warms_up(a) && !a->elastic &&
 	       a->schedule.n_downs == 1 && r->signal != SIGNAL_INNOVATION && !is_global(r) &&
 	       r->when != WHEN_ASYNC && (reset || r->down.values.type == VALUE_F32) &&
-	       compares_nothing(r);
+	       sums_plainly(r);
 }
 
 static int may_pull_dense(const struct asked *a)
@@ -201,7 +204,7 @@ static int may_select_on_device(const struct asked *a)
 	return known && (has_residual(r) || r->memory == MEMORY_NONE) &&
 	       (r->signal == SIGNAL_GRADIENT || r->signal == SIGNAL_MOMENTUM) && !(r->noise > 0) &&
 	       r->update != UPDATE_AVERAGE && !r->automatic && r->when == WHEN_ALWAYS &&
-	       r->nonfinite != NONFINITE_SKIP_ALL && !r->clip_median &&
+	       r->nonfinite != NONFINITE_SKIP_ALL && !r->clip_median && !r->transform &&
 	       !(r->up.values.type == VALUE_GRID && selection_kinds[s].unbiased);
 }
 
@@ -209,7 +212,7 @@ static int may_accumulate(const struct asked *a)
 {
 	const struct recipe *r = &a->recipe;
 
-	return has_residual(r) && is_plain(r) && !(r->clip > 0) &&
+	return has_residual(r) && is_plain(r) && !(r->clip > 0) && !r->transform &&
 	       r->nonfinite == NONFINITE_ABORT && r->update != UPDATE_AVERAGE &&
 	       r->every.period == 1;
 }
@@ -258,7 +261,7 @@ static int may_be_on_device(const struct asked *a)
 	       r->coding == CODING_FAST && r->signal != SIGNAL_INNOVATION &&
 	       (r->when == WHEN_ALWAYS || r->when == WHEN_EVERY) && r->update != UPDATE_AVERAGE &&
 	       r->update != UPDATE_SIGN && !r->automatic && up->exchange == EXCHANGE_OWN &&
-	       !up->global && !down->global && compares_nothing(r);
+	       !up->global && !down->global && sums_plainly(r);
 }
 
 static int may_stand_still(const struct asked *a)

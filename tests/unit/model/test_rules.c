@@ -262,5 +262,5 @@ TEST_IN_JOB(open__with_other_rules_on_a_rank__is_refused_on_all, 2)
 	rules[3].decay += (float)rank;
 	attr.rules = rules;
 	CHECK(sluice_model_open(job, &attr, params, &model) == SLUICE_EPEER);
-	CHECK(error_says("rank 0", "other names, lengths or rules"));
+	CHECK(error_says("rank 0", "other names, lengths, columns or rules"));
 }

@@ -28,7 +28,7 @@ static double oracle(const struct update *u, double sum, double *velocity, doubl
 	case UPDATE_AVERAGE: return g;
 	case UPDATE_SGD:
 	case UPDATE_ACCELERATED: *size *= step; return -step * g;
-	case UPDATE_SIGN: *size = 0; return -step * ((g > 0) - (g < 0));
+	case UPDATE_SIGN: *size = 0; return -lr * ((g > 0) - (g < 0));
 	case UPDATE_MOMENTUM:
 		*velocity = m * *velocity + g;
 		*velocity_size = m * *velocity_size + *size;

@@ -48,7 +48,11 @@ TEST(recipe_print__spells_out_every_axis)
 		     "up=topk(0.1),f32 down=all,f32 signal=gradient memory=residual(inside) "
 		     "update=sgd warmup=0steps dense=*bias* clip=median decay=0 nonfinite=abort "
 		     "coding=fast reset=none seed=0 when=always reduce=senders");
-	expect_print("clip=none reduce=mean",
+	expect_print("up=all memory=residual(inside) update=sign transform=dct(08)",
+		     "up=all,f32 down=all,f32 signal=gradient memory=residual(inside) update=sign "
+		     "warmup=0steps dense=*bias* clip=none decay=0 nonfinite=abort coding=fast "
+		     "reset=none seed=0 when=always transform=dct(8)");
+	expect_print("clip=none reduce=mean transform=none",
 		     "up=all,f32 down=all,f32 signal=gradient memory=none update=sgd "
 		     "warmup=0steps dense=*bias* clip=none decay=0 nonfinite=abort coding=fast "
 		     "reset=none seed=0 when=always");

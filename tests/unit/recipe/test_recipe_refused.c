@@ -219,6 +219,15 @@ TEST(recipe_parse__other_numbers_outside_are_refused)
 	expect_refused("clip=1e-60", "above 0"); /* is 0 as a float */
 	expect_refused("clip=1e60", "\"1e60\"");
 	expect_refused("clip=no", "\"no\"|is not a number|or none");
+	expect_refused("transform=dct(0)", "\"0\" in \"transform=dct(0)\"|1 to 64");
+	expect_refused("transform=dct(65)", "\"65\"|the longest side of a block, 1 to 64");
+	expect_refused("transform=dct(8.5)", "\"8.5\"|1 to 64");
+	expect_refused("transform=dct(wide)", "\"wide\"|1 to 64");
+	expect_refused("transform=dct", "dct lacks its number|write transform=dct(64)");
+	expect_refused("transform=dct(8),dct(8)", "one value too many");
+	expect_refused("transform=fft(8)",
+		       "unknown word \"fft\"|transform= takes dct(SIDE) or none");
+	expect_refused("transform=none(8)", "\"none\" takes no argument");
 	expect_refused("clip=medium", "\"medium\"|is not a number|or median");
 	expect_refused("reduce=sender", "unknown word \"sender\"|did you mean \"senders\"?");
 	expect_refused("reduce=senders(2)", "\"senders\" takes no argument");
@@ -355,8 +364,6 @@ TEST(recipe_parse__combinations_without_sense_are_refused)
 	expect_refused("signal=momentum(0.9),mask", "with up=all|nomask");
 	expect_refused("up=all,f16 signal=momentum(0.9),mask", "with up=all");
 	parsed("update=none decay=0");
-	expect_refused("up=topk(0.1) memory=residual(inside) update=sign",
-		       "with update=sign|memory=residual(outside)");
 	expect_refused("when=async(3) update=sign", "updates after each push");
 	expect_refused("when=every(3) update=sign", "run plain SGD");
 }
@@ -385,6 +392,39 @@ TEST(recipe_parse__pushes_that_cannot_be_compared__are_refused)
 		       "\"reduce=senders\" with \"up=random(0.1)\"");
 	parsed("up=random(0.1) clip=median");
 	parsed("up=topk(0.1) signal=drift when=every(4),fragments(2) clip=median reduce=senders");
+}
+
+TEST(recipe_parse__what_a_transform_excludes__is_refused_with_the_word_to_write)
+{
+	static const char *const cases[][2] = {
+		{ "signal=storm(0.1) update=ema(0.1)", "\"signal=storm(0.1)\"|signal=gradient" },
+		{ "signal=igt(0.1) update=ema(0.1)", "\"signal=igt(0.1)\"" },
+		{ "signal=innovation", "\"signal=innovation\"" },
+		{ "signal=svrg(4) when=async(3)", "\"signal=svrg(4)\"" },
+		{ "signal=gradient,noise(0.1)",
+		  "\"signal=gradient,noise(0.1)\"|leave noise(R) out" },
+		{ "update=average", "update=average" },
+		{ "up=topk(0.1) memory=lowpass(0.1)", "\"memory=lowpass(0.1)\"" },
+		{ "up=topk(0.1) memory=twostep(0.1)", "\"memory=twostep(0.1)\"" },
+		{ "when=every(2)", "\"when=every(2)\"|signal=drift when=every(STEPS)" },
+		{ "signal=drift when=every(4),fragments(2)", "\"when=every(4),fragments(2)\"" },
+		{ "when=async(3)", "\"when=async(3)\"" },
+		{ "signal=drift up=topk(0.1) keep=1", "\"keep=1\"|holds coefficients" },
+		{ "auto", "with auto|write up=all" },
+		{ "up=cyclic(0.1)", "up=cyclic(0.1)" },
+		{ "up=sketch(0.1)", "up=sketch(0.1)" },
+		{ "up=global(0.1)", "up=global(0.1)" },
+		{ "up=block-topk(32,1024)", "\"up=block-topk(32,1024)\"|block-topk(32,4096)" },
+	};
+	char text[200];
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		snprintf(text, sizeof(text), "%s transform=dct(64)", cases[i][0]);
+		expect_refused(text, cases[i][1]);
+	}
+	parsed("up=block-topk(32,4096) transform=dct(64)");
+	parsed("up=topk(0.1) signal=drift when=every(4),late(2) transform=dct(7)");
+	parsed("up=topk(0.1) memory=residual(inside) update=sign");
 }
 
 TEST(recipe_parse__what_a_drift_excludes__is_refused_with_the_word_to_write)

@@ -157,8 +157,8 @@ static void tell(struct story story)
 				  0;
 	memset(&plain, 0, sizeof plain);
 	memset(&listed, 0, sizeof listed);
-	assert_int_equal(reduction_open(&plain.reduction, SPAN, 0), 0);
-	assert_int_equal(reduction_open(&listed.reduction, SPAN, 0), 0);
+	assert_int_equal(reduction_open(&plain.reduction, SPAN, &(struct reduction_attr){ 0 }), 0);
+	assert_int_equal(reduction_open(&listed.reduction, SPAN, &(struct reduction_attr){ 0 }), 0);
 	assert_int_equal(selector_open(SPAN, &selector), 0);
 	struct candidates_size size = candidates_size(SPAN - exempt, BUDGET, 0, exempt);
 	assert_true(size.room > 0);

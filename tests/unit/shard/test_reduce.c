@@ -99,7 +99,8 @@ static void compare(const struct update *update, int with_residual, int selects,
 	for (size_t i = 0; i < SPAN; i++)
 		plain.params[i] = random_normal(&random);
 	mine = plain;
-	assert_int_equal(reduction_open(&r, SPAN, senders), 0);
+	assert_int_equal(reduction_open(&r, SPAN, &(struct reduction_attr){ .senders = senders }),
+			 0);
 	memset(sent, 0, sizeof(sent));
 	assert_int_equal(selector_open(SPAN, &selector), 0);
 	for (int s = 0; s < STEPS; s++) {
@@ -210,7 +211,7 @@ static struct long_shard *open_long(void)
 	assert_non_null(s);
 	for (uint32_t i = 0; i < LONG; i++)
 		s->residual[i] = s->expected[i] = i % 5 ? random_normal(&random) : -0.0f;
-	assert_int_equal(reduction_open(&s->reduction, LONG, 0), 0);
+	assert_int_equal(reduction_open(&s->reduction, LONG, &(struct reduction_attr){ 0 }), 0);
 	return s;
 }
 
@@ -372,7 +373,7 @@ TEST(change__few_lines_and_a_residual__leaves_the_other_lines_alone)
 	struct pick_call call = { 0 };
 	struct reduction r;
 
-	assert_int_equal(reduction_open(&r, SPAN, 0), 0);
+	assert_int_equal(reduction_open(&r, SPAN, &(struct reduction_attr){ 0 }), 0);
 	for (size_t i = 0; i < SPAN; i++)
 		residual[i] = -0.0f; /* adding a zero of the other sign would change this value */
 	reduction_add(&r, index, value, 3);

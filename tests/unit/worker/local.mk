@@ -28,6 +28,7 @@ check_PROGRAMS += \
 	tests/unit/test_stats \
 	tests/unit/test_streaming \
 	tests/unit/test_svrg \
+	tests/unit/test_transform_job \
 	tests/unit/test_uneven
 tests_unit_test_accumulator_SOURCES = tests/unit/worker/test_accumulator.c tests/unit/four_tensors.h $(same_bits)
 tests_unit_test_conservation_SOURCES = tests/unit/worker/test_conservation.c tests/unit/worker/sent.h $(ranks)
@@ -63,6 +64,7 @@ tests_unit_test_stats_SOURCES = tests/unit/worker/test_stats.c tests/unit/worker
 tests_unit_test_streaming_SOURCES = tests/unit/worker/test_streaming.c tests/unit/worker/sent.h $(ranks)
 tests_unit_test_svrg_SOURCES = tests/unit/worker/test_svrg.c $(async_problem)
 tests_unit_test_svrg_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=upload_head
+tests_unit_test_transform_job_SOURCES = tests/unit/worker/test_transform_job.c tests/unit/worker/sent.h $(ranks)
 tests_unit_test_uneven_SOURCES = tests/unit/worker/test_uneven.c tests/unit/four_tensors.h $(ranks)
 
 # gcov does not count what a sanitizer adds, and needs the objects of one compiler.
