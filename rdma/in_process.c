@@ -37,7 +37,7 @@ static struct {
 		struct common *common; /* NULL: free */
 		uint32_t turn, next_free;
 	} * at;
-	uint32_t n, room, first_free; /* 1 + place; 0: none */
+	uint32_t n, room, first_free; /* first_free is 1 + the index of a free place, or 0 */
 } places = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 static int room_for_one(void)

@@ -185,8 +185,8 @@ static struct select_lists lists_for(const struct sweep *w, const struct select_
 	return l;
 }
 
-/* Waits for the earlier tiles. The wait is short unless one of their threads has lost its core.
- * This thread therefore yields. */
+/* Waits for the earlier tiles. The wait is short unless one of their threads has lost its core,
+ * so a thread that has waited for long yields. */
 static void await_tile(struct sweep *w, uint64_t number)
 {
 	enum { SPINS = 1000 };

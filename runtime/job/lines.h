@@ -79,7 +79,7 @@ enum line_state { LINE_ALIVE = 0, LINE_BYE = 1, LINE_GAVE_UP = 2 };
 
 struct lines {
 	struct region *own;    /* `size` lines; the peers write all of them except the pulse */
-	struct region *outbox; /* status, report, two messages for each peer, membership block */
+	struct region *outbox; /* has status, report, two messages for each peer and membership */
 };
 
 int lines_open(sluice_job *job);

@@ -44,8 +44,8 @@ struct region *lanes_staging(const struct lanes *lanes);
 
 /* Where the payload of a staged message is. The header is always in the staging slot. */
 enum lane_way {
-	LANE_STAGED, /* after the header, so that one transfer posts both */
-	LANE_PLACED, /* already in the slot at the shard's only holder */
+	LANE_STAGED, /* it follows the header, so that one transfer posts both */
+	LANE_PLACED, /* it is already in the slot at the shard's only holder */
 	LANE_BESIDE  /* in another region of this rank, from which it is posted before the header */
 };
 struct lane_payload {
