@@ -370,12 +370,16 @@ void section_local(struct page *page)
 	for (size_t i = 0; i < sizeof criteria / sizeof criteria[0]; i++)
 		judge(s, &criteria[i]);
 	if (!page->options.quick)
-		page_text(page,
-			  "β 1 with 2 bits missed its criterion by 0.009. Its losses are less scattered "
-			  "than those of DiLoCo at rate 0.4: it is better by 0.008 with seed 1, and worse "
-			  "by 0.031 and 0.035 with the other two. A simulation in numpy, without this "
-			  "library, had found it better by 0.012 with one seed. Three seeds do not decide "
-			  "whether it is as good, but do not support the claim either. The criterion is "
-			  "unchanged.\n");
+		page_text(page, "β 1 with 2 bits missed its criterion by 0.009. Its losses are "
+				"less scattered "
+				"than those of DiLoCo at rate 0.4: it is better by 0.008 with seed "
+				"1, and worse "
+				"by 0.031 and 0.035 with the other two. A simulation in numpy, "
+				"without this "
+				"library, had found it better by 0.012 with one seed. Three seeds "
+				"do not decide "
+				"whether it is as good, but do not support the claim either. The "
+				"criterion is "
+				"unchanged.\n");
 	free(s);
 }
