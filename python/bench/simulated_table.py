@@ -142,7 +142,7 @@ def table(args):
         good = seeds > 0 and (difference >= least if most is None else difference <= most)
         failed |= not good
         print(f"| {name} - {other} {bound} | {steps} | {seeds} of {wanted} | {f'{difference:.4f}' if seeds else ''} "
-              f"| {'PASS' if good else 'FAIL' if seeds else 'NOT RUN'} |")
+              f"| {('PASS' if good else 'FAIL') + ' so far' * (seeds < wanted) if seeds else 'NOT RUN'} |")
     least = min((result[f"times_fewer_{way}"] for result in found.values() for way in ("pushed", "pulled")
                  if result["row"] == "A"), default=0)
     good = least >= LEAST_FACTOR
