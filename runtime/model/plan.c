@@ -250,7 +250,7 @@ const char *const plan_refusals[TRAITS][PATHS] = {
 			   [PATH_DENSE_PULL] = "a pull may take several publications",
 			   [PATH_CONTINUE] = "with quorum= the holders of a shard would close "
 					     "exchanges with different workers" },
-	[TRAIT_AUTO] = { [PATH_DEVICE_SHARDS] = "recipe=auto compares times of the host",
+	[TRAIT_AUTO] = { [PATH_DEVICE_SHARDS] = "recipe=auto measures times and values on the host",
 			 [PATH_DEVICE] = device_whole },
 	[TRAIT_LEADER] = { [PATH_DEVICE_SHARDS] = agreed,
 			   [PATH_DENSE_PUSH] = agreed,
@@ -438,6 +438,17 @@ void plan_make(struct path_plan *plan, const struct recipe *recipe, enum value_t
 
 /* ---- traits of a step ---------------------------------------------------------- */
 
+void plan_values(struct step_rule *rule, struct value_coding up, struct value_coding down)
+{
+	rule->values_up = up;
+	rule->values_down = down;
+	rule->traits &= ~(TRAIT(NARROW_UP) | TRAIT(NARROW_DOWN));
+	if (up.type != VALUE_F32)
+		rule->traits |= TRAIT(NARROW_UP);
+	if (down.type != VALUE_F32)
+		rule->traits |= TRAIT(NARROW_DOWN);
+}
+
 struct step_rule plan_step(const struct path_plan *plan, const struct recipe *recipe,
 			   const struct schedule *schedule, uint64_t step, double up, double down)
 {
@@ -451,15 +462,16 @@ struct step_rule plan_step(const struct path_plan *plan, const struct recipe *re
 
 	if (!all_down)
 		traits |= TRAIT(SELECTS_DOWN);
-	if (schedule_values(schedule, &recipe->up, step).type != VALUE_F32)
-		traits |= TRAIT(NARROW_UP);
-	if (schedule_values(schedule, &recipe->down, step).type != VALUE_F32)
-		traits |= TRAIT(NARROW_DOWN);
-	return (struct step_rule){ .step = step,
-				   .up = up,
-				   .down = down,
-				   .all_up = all_up,
-				   .all_down = all_down,
-				   .reset = reset,
-				   .traits = traits };
+
+	struct step_rule rule = { .step = step,
+				  .up = up,
+				  .down = down,
+				  .all_up = all_up,
+				  .all_down = all_down,
+				  .reset = reset,
+				  .traits = traits };
+
+	plan_values(&rule, schedule_values(schedule, &recipe->up, step),
+		    schedule_values(schedule, &recipe->down, step));
+	return rule;
 }

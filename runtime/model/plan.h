@@ -127,8 +127,11 @@ struct step_rule {
 	double up, down;      /* shares of the coordinates that are sent */
 	int all_up, all_down; /* 1: every coordinate is sent, without a selection */
 	int reset;            /* 1: the whole residual is sent, in f32 */
-	uint64_t traits;      /* traits of the step, including those of the plan */
+	struct value_coding values_up, values_down;
+	uint64_t traits; /* traits of the step, including those of the plan */
 };
+/* Sets how the step writes its values. */
+void plan_values(struct step_rule *rule, struct value_coding up, struct value_coding down);
 struct step_rule plan_step(const struct path_plan *plan, const struct recipe *recipe,
 			   const struct schedule *schedule, uint64_t step, double up, double down);
 #endif

@@ -178,7 +178,7 @@ struct message publish_delta(const struct shard *shard, uint32_t n)
 	const struct selection_kind *down = &selection_kinds[shard->rules.recipe->down.select];
 	const struct gathered *g = gather_view(shard);
 
-	m.values = schedule_values(shard->rules.schedule, &shard->rules.recipe->down, m.step);
+	m.values = rulebook_step(&shard->rules, m.step, shard->chosen).values_down;
 	m.stream = (struct random_stream){ RANDOM_ROUND, SHARD_NUMBERS, m.step,
 					   shard->rules.recipe->seed };
 	m.first = shard->at->begin;

@@ -315,8 +315,8 @@ static void aim(struct worker *w)
 /* Returns the coding and the random stream of the values, as upload_head() sets them. */
 static struct device_values values_of(const struct worker *w)
 {
-	const struct value_coding c = schedule_values(w->rules.schedule, &w->rules.recipe->up,
-						      w->step.number);
+	const struct value_coding c = w->step.rule.values_up;
+
 	return (struct device_values){ .type = (int)c.type,
 				       .bits = c.bits,
 				       .block = c.block,

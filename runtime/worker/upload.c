@@ -13,11 +13,9 @@ struct message upload_head(const struct worker *w, uint32_t shard)
 {
 	const struct recipe *recipe = w->rules.recipe;
 	const struct selection_kind *kind = &selection_kinds[recipe->up.select];
-	const struct value_coding values = schedule_values(w->rules.schedule, &recipe->up,
-							   w->step.number);
 
 	return (struct message){ .kind = MESSAGE_PUSH,
-				 .values = values,
+				 .values = w->step.rule.values_up,
 				 .stream = { RANDOM_ROUND, (uint32_t)w->job->rank, w->step.number,
 					     recipe->seed },
 				 .first = w->layout->shards[shard].begin,

@@ -49,7 +49,7 @@ static int pick_up(struct worker *w, const struct signal *signal, const struct s
 					.scale = signal->scale,
 					/* Values can be taken out of the vector only if the shard
 					 * decodes exactly the picked values. */
-					.take = looks && recipe->up.values.type == VALUE_F32 &&
+					.take = looks && w->step.rule.values_up.type == VALUE_F32 &&
 						!recipe->lazy.window };
 
 	*out = compressor_pick(w->compressor, &call);
