@@ -3,6 +3,7 @@ library_sources += $(include_HEADERS)
 
 # The text of a recipe, and what it says of each step.
 library_sources += \
+	runtime/recipe/budgets.c runtime/recipe/budgets.h \
 	runtime/recipe/methods.c runtime/recipe/methods.h \
 	runtime/recipe/recipe.c runtime/recipe/recipe.h \
 	runtime/recipe/recipe_direction.c \
@@ -50,6 +51,7 @@ library_sources += \
 
 # What both halves of a model share: where everything lies, and what they say to each other.
 library_sources += \
+	runtime/model/bits.c runtime/model/bits.h \
 	runtime/model/census.c runtime/model/census.h \
 	runtime/model/compressor.c runtime/model/compressor.h \
 	runtime/model/delta_log.c runtime/model/delta_log.h \
@@ -99,6 +101,7 @@ library_sources += \
 	runtime/worker/upload.c runtime/worker/upload.h \
 	runtime/worker/watch.c runtime/worker/watch.h \
 	runtime/worker/worker.c runtime/worker/worker.h \
+	runtime/worker/worker_bits.c runtime/worker/worker_bits.h \
 	runtime/worker/worker_census.c runtime/worker/worker_census.h \
 	runtime/worker/worker_measure.c runtime/worker/worker_measure.h \
 	runtime/worker/worker_setup.c runtime/worker/worker_setup.h
@@ -114,6 +117,7 @@ library_sources += \
 	runtime/shard/reduce.c runtime/shard/reduce.h \
 	runtime/shard/shard.c runtime/shard/shard.h \
 	runtime/shard/shard_async.c runtime/shard/shard_async.h \
+	runtime/shard/shard_bits.c runtime/shard/shard_bits.h \
 	runtime/shard/shard_census.c runtime/shard/shard_census.h \
 	runtime/shard/shard_dense.c runtime/shard/shard_dense.h \
 	runtime/shard/shard_device.c runtime/shard/shard_device.h \

@@ -434,6 +434,8 @@ typedef struct sluice_model_stats {
 	/* quorum=: exchanges that closed without this worker's drift; and how often a worker was
 	 * missing when a shard of this rank closed an exchange */
 	uint64_t missed_exchanges, absent_workers;
+	uint64_t bits_up; /* bits of a value in the messages of the last step; 0: round(WIDTH) */
+	uint64_t bits_down;
 } sluice_model_stats;
 
 /* Fills the first stats->size bytes of *stats. If these include the norms, makes one pass over the

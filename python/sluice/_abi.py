@@ -205,6 +205,8 @@ class sluice_model_stats(_Struct):
         ("guard_raises", c_uint64),
         ("missed_exchanges", c_uint64),
         ("absent_workers", c_uint64),
+        ("bits_up", c_uint64),
+        ("bits_down", c_uint64),
     ]
 
 

@@ -345,9 +345,10 @@ static int prepare_model(sluice_model *model, const sluice_model_attr *attr)
 				     .elastic = job_elastic(job) };
 	int rc = model_shape(attr, &of, &model->recipe, &model->schedule, &model->layout);
 
-	if (!rc && model->recipe.automatic && job->sim_rank)
+	if (!rc && model->recipe.automatic && !model->recipe.budget && job->sim_rank)
 		rc = fail(SLUICE_EINVAL, "recipe: auto compares times, which a simulated job does "
-					 "not have: write up= and down=");
+					 "not have: write auto(0.1), auto(0.01) or auto(0.001), "
+					 "or up= and down=");
 	struct worker *w = model->worker;
 	w->uneven = attr->uneven;
 	w->param_type = (enum value_type)attr->param_type;

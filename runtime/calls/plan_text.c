@@ -199,6 +199,32 @@ static void say_messages(struct text *t, const struct recipe *recipe, const stru
 	    l->n_shards / l->n_fragments, most.slot, most.delta);
 }
 
+/* Lists the choices of recipe=auto. */
+static void say_choices(struct text *t, const struct recipe *recipe)
+{
+	char words[WORTH_WORDS_BYTES];
+
+	if (!recipe->automatic)
+		return;
+	say(t, "choices\n");
+	if (!recipe->budget)
+		say(t,
+		    "  the times of the first %d steps decide on one of these groups, or on "
+		    "dense steps\n",
+		    WORTH_TRIAL);
+	say(t, "  in steps 1, 2, 4, 8 and so on, each direction takes the values of its group that "
+	       "keep the most of the squared norm\n");
+	for (unsigned budget = 1; budget < BUDGETS; budget++) {
+		if (recipe->budget && recipe->budget != budget)
+			continue;
+		for (enum code c = 0; c < AUTO_CODES; c++) {
+			worth_words(budget, (const enum code[BUDGET_WAYS]){ c, c }, words,
+				    sizeof(words));
+			say(t, "  %s %s\n", c ? " " : "-", words);
+		}
+	}
+}
+
 /* Warns that error feedback overshoots if the steps are large compared with the delay. */
 static void say_delay(struct text *t, const struct recipe *r)
 {
@@ -337,10 +363,12 @@ static struct step_rule usual_step(const struct path_plan *plan, const struct re
 static struct step_rule usual_rule(const struct path_plan *plan, const struct recipe *recipe,
 				   const struct schedule *schedule)
 {
-	const struct candidate *sparse = &worth_candidates[1];
+	const unsigned budget = recipe->budget ? recipe->budget : 1;
 
 	return recipe->automatic ?
-		       usual_step(plan, recipe, schedule, sparse->up, sparse->down) :
+		       usual_step(plan, recipe, schedule,
+				  budget_density(budget, BUDGET_UP, CODE_F32),
+				  budget_density(budget, BUDGET_DOWN, CODE_F32)) :
 		       usual_step(plan, recipe, schedule, recipe->up.density, recipe->down.density);
 }
 
@@ -352,9 +380,8 @@ static void say_all_paths(struct text *t, const struct recipe *recipe, const str
 									  recipe->reset;
 	struct step_rule rule;
 
-	if (recipe->automatic) {
-		rule = usual_step(plan, recipe, schedule, worth_candidates[0].up,
-				  worth_candidates[0].down);
+	if (recipe->automatic && !recipe->budget) {
+		rule = usual_step(plan, recipe, schedule, 1, 1);
 		say_paths(t, " of a dense step", &rule);
 	}
 	rule = usual_rule(plan, recipe, schedule);
@@ -409,6 +436,7 @@ static void say_text(struct text *t, const struct planned *m)
 	say_vectors(t, &m->recipe, l, HALF_WORKER);
 	say_vectors(t, &m->recipe, l, HALF_SHARD);
 	say_messages(t, &m->recipe, l);
+	say_choices(t, &m->recipe);
 	say_delay(t, &m->recipe);
 	say_memory(t, l, &m->recipe);
 	say_all_paths(t, &m->recipe, &m->plan, &m->schedule);

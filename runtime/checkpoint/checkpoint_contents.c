@@ -3,12 +3,14 @@
 #include "checkpoint/checkpoint_contents.h"
 #include "base/bytes.h"
 #include "base/error.h"
+#include "shard/shard_bits.h"
 #include "shard/shard_census.h"
 #include "shard/state.h"
 #include "worker/guard.h"
 #include "model/kept.h"
 #include "worker/lazy.h"
 #include "worker/state.h"
+#include "worker/worker_bits.h"
 #include "worker/worker_census.h"
 #include <math.h>
 #include <stdlib.h>
@@ -55,6 +57,7 @@ void contents_free(struct contents *c)
 	free(c->numbers);
 	free(c->census);
 	free(c->guard);
+	free(c->bits);
 }
 
 static uint64_t *shard_census(const struct contents *c, uint32_t own)
@@ -107,6 +110,25 @@ static int add_guard(const sluice_model *model, struct contents *c)
 	for (uint32_t i = 0; i < model->n_own; i++) {
 		*shard_doublings(c, i) = model->shards[i].chosen;
 		add_number(c, SECTION_SHARD_GUARD, model->shards[i].id, shard_doublings(c, i));
+	}
+	return 0;
+}
+
+/* Adds what recipe=auto has learned. */
+static int add_bits(const sluice_model *model, struct contents *c)
+{
+	if (!model->recipe.automatic)
+		return 0;
+	c->bits = calloc(1 + model->n_own, sizeof(*c->bits));
+	if (!c->bits)
+		return fail(SLUICE_ENOMEM, "no memory for the choices of a checkpoint");
+	if (sluice_is_worker(model->job)) {
+		c->bits[0] = bits_save(model->worker);
+		add_number(c, SECTION_WORKER_BITS, 0, &c->bits[0]);
+	}
+	for (uint32_t i = 0; i < model->n_own; i++) {
+		c->bits[1 + i] = shard_bits_save(&model->shards[i]);
+		add_number(c, SECTION_SHARD_BITS, model->shards[i].id, &c->bits[1 + i]);
 	}
 	return 0;
 }
@@ -168,6 +190,8 @@ static const char *judge_section(const sluice_model *model, const struct checkpo
 			       NULL :
 			       "it counts more doublings of the density than this recipe allows";
 	case SECTION_SHARD: return contents_fits(model, s->id, s->numbers[0], step);
+	case SECTION_WORKER_BITS: return bits_judge(&model->recipe, s->numbers[0]);
+	case SECTION_SHARD_BITS: return shard_bits_judge(&model->recipe, s->numbers[0]);
 	default: return NULL; /* the reader of the file has checked that vectors are finite */
 	}
 }
@@ -191,11 +215,15 @@ void contents_restore_numbers(sluice_model *model, const struct contents *c)
 			census_restore_worker(model->worker->census, c->census);
 		if (c->guard)
 			guard_restore(model->worker, c->guard);
+		if (c->bits)
+			bits_restore(model->worker, c->bits[0]);
 	}
 	for (uint32_t i = 0; c->census && i < model->n_own; i++)
 		census_restore_shard(&model->shards[i], shard_census(c, i));
 	for (uint32_t i = 0; c->guard && i < model->n_own; i++)
 		model->shards[i].chosen = (unsigned)*shard_doublings(c, i);
+	for (uint32_t i = 0; c->bits && i < model->n_own; i++)
+		shard_bits_restore(&model->shards[i], c->bits[1 + i]);
 }
 
 void contents_restore_window(sluice_model *model, const struct contents *c)
@@ -212,7 +240,7 @@ int contents_of(sluice_model *model, float *own, struct contents *c)
 	struct worker *w = model->worker;
 	*c = (struct contents){
 		/* memory for every vector, and for the other sections that are added below */
-		.sections = calloc(KEPTS + 5 + (KEPTS + 3) * (size_t)model->n_own,
+		.sections = calloc(KEPTS + 6 + (KEPTS + 4) * (size_t)model->n_own,
 				   sizeof *c->sections),
 		.numbers = calloc(1 + (size_t)model->n_own + LAZY_NUMBERS, sizeof *c->numbers)
 	};
@@ -250,6 +278,8 @@ int contents_of(sluice_model *model, float *own, struct contents *c)
 	int rc = add_census(model, c);
 	if (!rc)
 		rc = add_guard(model, c);
+	if (!rc)
+		rc = add_bits(model, c);
 	if (rc)
 		contents_free(c);
 	return rc;

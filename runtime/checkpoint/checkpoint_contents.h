@@ -12,6 +12,7 @@ struct contents {
 	uint64_t *numbers;
 	uint64_t *census; /* numbers of the worker, then of each shard; NULL if there are none */
 	uint64_t *guard;  /* the same for guard=raise */
+	uint64_t *bits;   /* the same for recipe=auto */
 	uint32_t n;
 };
 

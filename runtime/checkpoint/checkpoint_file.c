@@ -39,6 +39,7 @@ static const char *section_text(uint32_t kind, uint32_t id)
 	case SECTION_WORKER_OWN: return "the worker's own parameters";
 	case SECTION_WORKER_BASE: return "the worker's common parameters";
 	case SECTION_WORKER_GUARD: return "the worker's guard";
+	case SECTION_WORKER_BITS: return "the worker's choice of values";
 	case SECTION_SHARD: name = "counters"; break;
 	case SECTION_SHARD_PARAMETERS: name = "parameters"; break;
 	case SECTION_SHARD_RESIDUAL: name = "residual"; break;
@@ -47,6 +48,7 @@ static const char *section_text(uint32_t kind, uint32_t id)
 	case SECTION_SHARD_RUNNING: name = "sum of references"; break;
 	case SECTION_SHARD_CENSUS: name = "share"; break;
 	case SECTION_SHARD_GUARD: name = "doublings"; break;
+	case SECTION_SHARD_BITS: name = "choice of values"; break;
 	}
 	snprintf(text, sizeof text, "the %s of shard %u", name, id);
 	return text;

@@ -53,6 +53,14 @@ HOST_AND_DEVICE static inline unsigned value_bits(enum value_type type)
 	return type == VALUE_TWOMEANS ? 2 : type == VALUE_E3M0 ? 4 : 0;
 }
 
+/* Returns the bits of a value. Returns 0 for round, whose messages have different numbers. */
+static inline unsigned value_width(const struct value_coding *c)
+{
+	return c->type == VALUE_F32                          ? 32 :
+	       c->type == VALUE_F16 || c->type == VALUE_BF16 ? 16 :
+							       c->bits;
+}
+
 /* The rest of this header concerns the types f32, f16 and bf16 and, where stated, the two 8-bit
  * types. */
 /* Also works for the two 8-bit types. */

@@ -121,7 +121,7 @@ static uint32_t up_capacity(const struct layout *l, const struct shard_layout *s
 {
 	const struct selection_kind *kind = &selection_kinds[recipe->up.select];
 	double density = schedule_largest_density(schedule, &recipe->up);
-	if (recipe->up.select == SELECT_ALL || recipe->automatic)
+	if (recipe->up.select == SELECT_ALL || (recipe->automatic && !recipe->budget))
 		return s->span;
 	if (kind->exchange == EXCHANGE_SKETCH)
 		return (uint32_t)least_of(s->span,

@@ -16,11 +16,14 @@ struct rulebook {
 				checkpoint */
 };
 
-/* Returns the rule of step t = 1, 2, ... With auto, `chosen` is 1 + the adopted candidate, or 0
- * before one is adopted. With guard=raise, it is the number of times that the densities have
- * doubled. With other recipes it is 0. A worker's push proposes this value, the shard decides, and
- * the shard's delta sends the decision to all workers. */
+/* Returns the rule of step t = 1, 2, ... With auto, chosen is a packed choice (recipe/budgets.h).
+ * With guard=raise, it is the number of times that the densities have doubled. With other recipes
+ * it is 0. A worker's push proposes this value, the shard decides, and the shard's delta sends the
+ * decision to all workers. */
 struct step_rule rulebook_step(const struct rulebook *rules, uint64_t step, unsigned chosen);
+/* With auto, returns the budget for which the codes are measured in this step. Returns 0 in all
+ * other steps: those that are dense, and those that are not 1, 2, 4, 8 and so on. */
+unsigned rulebook_learns(const struct rulebook *rules, uint64_t step, unsigned chosen);
 /* Returns the largest value that `chosen` can have. */
 unsigned rulebook_choices(const struct recipe *recipe);
 

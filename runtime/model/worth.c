@@ -5,12 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The candidates send more down than up, as the default recipe does, because a delta has the
- * selections of several workers. */
-const struct candidate worth_candidates[WORTH_CANDIDATES] = {
-	{ 1, 1 }, { 0.1, 0.2 }, { 0.01, 0.05 }, { 0.001, 0.005 }
-};
-
 /* A sparser candidate may take at most this fraction of the time of the candidate that it
  * replaces. */
 static const double quicker = 0.9;
@@ -52,23 +46,42 @@ static double ms(double ns)
 	return ns * 1e-6;
 }
 
-void worth_explain(const struct worth *w, unsigned chosen, char *text, size_t cap)
+void worth_words(unsigned budget, const enum code code[BUDGET_WAYS], char *text, size_t cap)
 {
-	const struct candidate *c = &worth_candidates[chosen - 1];
+	static const char *const keys[BUDGET_WAYS] = { "up", "down" };
+	size_t n = 0;
+
+	for (enum budget_way way = 0; way < BUDGET_WAYS; way++) {
+		const double density = budget_density(budget, way, code[way]);
+		char selection[32] = "all";
+
+		if (density < 1)
+			snprintf(selection, sizeof(selection), "topk(%g)", density);
+		n += (size_t)snprintf(text + n, cap - n, "%s%s=%s%s%s", way ? " " : "", keys[way],
+				      selection, code[way] == CODE_F32 ? "" : ",",
+				      code[way] == CODE_F32 ? "" : code_kinds[code[way]].name);
+	}
+}
+
+void worth_explain(const struct worth *w, const struct auto_choice *choice, char *text, size_t cap)
+{
+	const unsigned chosen = choice->budget;
+	char words[WORTH_WORDS_BYTES];
 	size_t n;
 
+	worth_words(chosen - 1, choice->code, words, sizeof(words));
 	if (chosen == 1)
 		snprintf(text, cap, "recipe auto continues with dense steps (up=all down=all): ");
 	else
-		snprintf(text, cap, "recipe auto continues with up=topk(%g) down=topk(%g): ", c->up,
-			 c->down);
+		snprintf(text, cap, "recipe auto continues with %s: ", words);
 	for (unsigned i = 0; i < WORTH_CANDIDATES; i++) {
 		const struct worth_step *s = &w->least[i];
 
 		n = strlen(text);
 		snprintf(text + n, cap - n, "%s %g took %.3f ms (%.3f work, %.3f exchange)",
-			 i ? ", density" : "a step at density", worth_candidates[i].up,
-			 ms((double)total_ns(s)), ms((double)s->work_ns), ms((double)s->wire_ns));
+			 i ? ", density" : "a step at density",
+			 budget_density(i, BUDGET_UP, CODE_F32), ms((double)total_ns(s)),
+			 ms((double)s->work_ns), ms((double)s->wire_ns));
 	}
 	n = strlen(text);
 	if (chosen == 1)

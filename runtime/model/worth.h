@@ -1,27 +1,26 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Decides whether compression is worth its time. For recipe=auto, it determines the candidate of
- * each trial step, and chooses one from the measurements. For a recipe that the user gave, it only
+ * each trial step, and chooses one from the measurements. A
+ * candidate is a budget of recipe/budgets.h. For a recipe that the user gave, it only
  * gives a verdict. Pure: watch.c passes the times. */
 #ifndef RUNTIME_WORTH_H
 #define RUNTIME_WORTH_H
+#include "recipe/budgets.h"
 #include <stddef.h>
 #include <stdint.h>
 
 enum {
-	WORTH_CANDIDATES = 4, /* candidate 0 is dense */
-	WORTH_TRIES = 5,      /* steps per candidate, of which the first does not count */
+	WORTH_CANDIDATES = BUDGETS, /* candidate 0 is dense */
+	WORTH_TRIES = 5,            /* steps per candidate, of which the first does not count */
 	WORTH_TRIAL = WORTH_CANDIDATES * WORTH_TRIES,
 	/* A verdict needs this many steps, of which the first does not count. */
 	WORTH_WATCHED = 10,
 	/* A verdict against compression also requires that a dense step would save this much time.
 	 * A smaller saving is not significant. */
-	WORTH_SAVING_NS = 200000
+	WORTH_SAVING_NS = 200000,
+	WORTH_TEXT_BYTES = 480, /* enough for worth_explain() */
+	WORTH_WORDS_BYTES = 96  /* worth_words() writes less */
 };
-
-struct candidate {
-	double up, down; /* densities; 1 is dense */
-};
-extern const struct candidate worth_candidates[WORTH_CANDIDATES];
 
 /* The cost of one step on one worker. */
 struct worth_step {
@@ -49,7 +48,9 @@ void worth_note(struct worth *w, uint64_t steps, unsigned candidate, const struc
  * faster than the denser candidate that it replaces, because denser steps train better. */
 unsigned worth_choose(const struct worth *w);
 /* Writes the measurements and the choice in one line. */
-void worth_explain(const struct worth *w, unsigned chosen, char *text, size_t cap);
+void worth_explain(const struct worth *w, const struct auto_choice *choice, char *text, size_t cap);
+/* Writes the words up= and down= of a sparse choice. */
+void worth_words(unsigned budget, const enum code code[BUDGET_WAYS], char *text, size_t cap);
 /* Returns 1 if a dense step over this network would have been faster by at least WORTH_SAVING_NS
  * and a tenth of the step, and writes this verdict to text in one line. Otherwise, or if the time
  * of a dense step is not known, returns 0. */

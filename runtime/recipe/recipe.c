@@ -3,6 +3,7 @@
  * and sets the defaults that depend on other axes. Then recipe_exclusions.c checks the whole
  * recipe. Called by model_open.c, and by sluice-train to check a recipe early. */
 #include "recipe/recipe_words.h"
+#include "recipe/budgets.h"
 #include "recipe/methods.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -81,12 +82,40 @@ static int refuse_key(const char *key, const char *quote)
 		    all_keys(list));
 }
 
-/* auto replaces up= and down=, and reserves room for every possible choice. */
-static int read_auto(struct draft *d)
+static const char auto_word[] = "auto";
+
+static int is_auto(const char *text)
 {
-	if (d->recipe.automatic)
+	const size_t n = strlen(auto_word);
+
+	return !strncmp(text, auto_word, n) && (!text[n] || text[n] == '(');
+}
+
+/* auto replaces up= and down=, and reserves room for every possible choice. With a density, it is
+ * one of the budgets. */
+static int read_auto(const struct word *w, struct draft *d)
+{
+	const char *argument = w->text + strlen(auto_word);
+	struct recipe *r = &d->recipe;
+	double density = 0;
+
+	if (r->automatic)
 		return fail(SLUICE_EINVAL, "recipe: auto is given twice");
-	d->recipe.automatic = 1;
+	r->automatic = 1;
+	if (!*argument)
+		return SLUICE_OK;
+
+	const char *end = read_percent(argument + 1, &density);
+
+	r->budget = end && !strcmp(end, ")") ? budget_of_density(density) : 0;
+	if (!r->budget)
+		return fail(SLUICE_EINVAL,
+			    "recipe: \"%s\" names no budget: write auto(0.1), auto(0.01) or "
+			    "auto(0.001), whose messages have the bytes of topk with this density, "
+			    "or auto, which chooses one of them by the times of the first steps",
+			    w->quote);
+	r->up.density = budget_largest(r->budget, BUDGET_UP);
+	r->down.density = budget_largest(r->budget, BUDGET_DOWN);
 	return SLUICE_OK;
 }
 
@@ -184,8 +213,8 @@ static int refuse_comma(const struct word *w)
 static int read_word(struct word *w, struct draft *d)
 {
 	quote_word(w->text, w->quote);
-	if (!strcmp(w->text, "auto"))
-		return read_auto(d);
+	if (is_auto(w->text))
+		return read_auto(w, d);
 	if (!strncmp(w->text, method_key, strlen(method_key)))
 		return read_method_key(w, d);
 	w->value = strchr(w->text, '=');

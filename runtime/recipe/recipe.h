@@ -44,7 +44,7 @@
  *   transform=  dct(S) | none (default): see model/transform.h. 1 <= S <= 64
  *   decay=      L >= 0: the shard adds L * x
  *   nonfinite=  abort (default) | skip | zero | skip-all
- *   auto        a word alone, in place of up= and down=
+ *   auto        a word alone, in place of up= and down=; or auto(0.1), auto(0.01), auto(0.001)
  *   coding=     fast (default) | small, of positions
  *   when=       always (default) | every(H)[,fragments(P)][,late(T)][,mix(M)]
  *               | lazy(WINDOW,WEIGHT[,LONGEST])
@@ -176,8 +176,10 @@ struct recipe {
 	float decay;
 	enum nonfinite_policy nonfinite;
 	enum coding_choice coding;
-	/* up= and down= are chosen in the first steps of the job; until then they are topk(1). */
+	/* The job chooses up= and down= itself. budget: a sparse budget (budgets.h), of which it
+	 * chooses the codes alone; 0: it also chooses the budget, by the times of its steps. */
 	int automatic;
+	unsigned budget;
 	uint32_t seed; /* the seed of all random numbers */
 	enum guard_kind guard;
 	enum when_kind when;

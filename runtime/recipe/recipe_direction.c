@@ -56,7 +56,6 @@ static int read_count(const struct word *w, const struct item *item, struct dire
 /* Reads DENSITY or k=COUNT. */
 static int read_density(const struct word *w, const struct item *item, struct direction *d)
 {
-	char scaled[RECIPE_TEXT_BYTES + 4];
 	const char *end;
 	double density;
 
@@ -68,14 +67,7 @@ static int read_density(const struct word *w, const struct item *item, struct di
 		return refuse_number(w, item->argument, density_rule);
 	if (!strncmp(item->argument, "k=", 2))
 		return read_count(w, item, d);
-	end = read_number(item->argument, &density);
-	if (end && strcmp(end, "%") == 0) {
-		/* The percentage is scaled by its exponent, because 0.7 / 100 is not the double
-		 * nearest to 0.007. */
-		snprintf(scaled, sizeof(scaled), "%.*se-2", (int)(end - item->argument),
-			 item->argument);
-		end = read_number(scaled, &density);
-	}
+	end = read_percent(item->argument, &density);
 	if (!end || *end)
 		return refuse_text(w, item->argument, density_rule);
 	if (!(density > 0 && density <= 1))

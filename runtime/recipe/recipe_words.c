@@ -4,6 +4,7 @@
  * recipe, checkpoints store it and sluice_recipe_text() returns it, so it does not depend on the
  * locale. */
 #include "recipe/recipe_words.h"
+#include "recipe/budgets.h"
 #include "base/error.h"
 #include "base/nearest.h"
 #include "sluice.h"
@@ -119,6 +120,20 @@ const char *read_number(const char *text, double *out)
 	pthread_once(&c_locale_once, open_c_locale);
 	*out = strtod_l(text, &end, c_locale);
 	return end == text ? NULL : end;
+}
+
+const char *read_percent(const char *text, double *out)
+{
+	char scaled[RECIPE_TEXT_BYTES + 4];
+	const char *end = read_number(text, out), *rest;
+
+	if (!end || *end != '%')
+		return end;
+	/* The percentage is scaled by its exponent, because 0.7 / 100 is not the double nearest to
+	 * 0.007. */
+	snprintf(scaled, sizeof(scaled), "%.*se-2", (int)(end - text), text);
+	rest = read_number(scaled, out);
+	return rest && !*rest ? end + 1 : NULL;
 }
 
 static int is_in_range_of_floats(double value)
@@ -396,7 +411,12 @@ void recipe_print(const struct recipe *r, char text[RECIPE_TEXT_BYTES])
 	char number[NUMBER_BYTES];
 
 	if (r->automatic) {
-		write_text(&w, "auto ");
+		write_text(&w, "auto");
+		if (r->budget)
+			write_text(&w, "(%s)",
+				   shortest(budget_density(r->budget, BUDGET_UP, CODE_F32), 0,
+					    number));
+		write_text(&w, " ");
 	} else {
 		print_direction(&w, AXIS_UP, &r->up);
 		print_direction(&w, AXIS_DOWN, &r->down);

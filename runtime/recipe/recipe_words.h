@@ -63,6 +63,8 @@ extern const char *const placement_words[2]; /* in the order of enum placement *
  * or NULL if text does not begin with a number. Spaces, signs, "inf", "nan" and "0x" do not begin a
  * number. */
 const char *read_number(const char *text, double *out);
+/* Reads a number or a percentage. */
+const char *read_percent(const char *text, double *out);
 
 /* No axis takes more than four items. A fifth is stored only so that a message can name it. */
 enum { ITEMS_MAX = 5, QUOTE_BYTES = 84 };

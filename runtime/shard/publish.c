@@ -10,6 +10,7 @@
 #include "model/delta_log.h"
 #include "shard/gather.h"
 #include "shard/inbox.h"
+#include "shard/shard_bits.h"
 #include "shard/shard_hooks.h"
 #include "shard/shard_quorum.h"
 #include "shard/state.h"
@@ -184,7 +185,7 @@ struct message publish_delta(const struct shard *shard, uint32_t n)
 	m.first = shard->at->begin;
 	m.seeded = down->seeded && !down->contiguous;
 	m.raised = (uint8_t)g->raised;
-	m.chosen = (uint8_t)g->chosen_next;
+	m.chosen = (uint8_t)shard_bits_chosen(shard, g->chosen_next);
 	m.agreed = schedule_phase(shard->rules.schedule, shard->phase + 1)->payload ==
 		   PAYLOAD_AGREED;
 	m.divisor = g->counted;

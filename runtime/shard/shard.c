@@ -10,6 +10,7 @@
 #include "shard/publish.h"
 #include "shard/reduce.h"
 #include "shard/shard_async.h"
+#include "shard/shard_bits.h"
 #include "shard/shard_dense.h"
 #include "shard/state.h"
 #include "base/log.h"
@@ -117,6 +118,7 @@ static struct pick pick_down(struct shard *shard)
 
 	shard_hooks_summed(shard);
 	reduction_change(&shard->reduction, &change, &call);
+	shard_bits_see(shard, &call);
 	if (shard_hooks_pick(shard, call.vector, &pick))
 		return pick;
 	if (!rule.all_down)

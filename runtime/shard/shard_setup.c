@@ -10,6 +10,7 @@
 #include "shard/median.h"
 #include "shard/publish.h"
 #include "shard/reduce.h"
+#include "shard/shard_bits.h"
 #include "shard/shard_census.h"
 #include "shard/shard_dense.h"
 #include "shard/shard_device.h"
@@ -197,7 +198,8 @@ uint64_t shards_memory(const struct layout *l, const struct recipe *recipe, int 
 		bytes += vectors_bytes(recipe, HALF_SHARD, at->span) +
 			 reduction_bytes(at->span, &sums) +
 			 candidates_bytes(candidates_of(l, at, recipe), l->n_spans) +
-			 at->support_capacity * sizeof(uint32_t) + at->sketch_cells * sizeof(float);
+			 at->support_capacity * sizeof(uint32_t) +
+			 at->sketch_cells * sizeof(float) + shard_bits_memory(at->span, recipe, i);
 	}
 	return bytes + shard_census_memory(recipe, n_own);
 }

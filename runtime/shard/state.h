@@ -12,7 +12,7 @@
 #include "shard/reduce.h"
 
 struct shard_hooks;
-enum { SHARD_HOOKS = 5 }; /* rows in shard_hooks.c */
+enum { SHARD_HOOKS = 6 }; /* rows in shard_hooks.c */
 
 struct gathered {
 	int next_rank;    /* the messages of all lower ranks have been taken in this phase */
@@ -59,6 +59,7 @@ struct shard {
 	struct quorum_shard *quorum;
 	struct shard_census *census;
 	struct median *median;
+	struct shard_bits *bits;
 	struct dense_sum *dense;     /* never NULL, because any recipe may send all coordinates */
 	struct device_shard *device; /* NULL: the host makes all steps */
 };

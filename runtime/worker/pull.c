@@ -35,6 +35,7 @@ static int pull_ends(struct worker *w)
 {
 	hooks_pulled(w);
 	w->model.stats->density_down = w->step.rule.down;
+	w->model.stats->bits_down = value_width(&w->step.rule.values_down);
 	watch_step(w);
 	return step_ends(w);
 }

@@ -108,6 +108,7 @@ static void push_begins(struct worker *w, int with_gradient)
 		step_raise(step, FLAG_GRADIENT);
 	step_begin(step, number, schedule_next_fragment(w->rules.recipe, step->done), &rule);
 	w->model.stats->density_up = rule.up;
+	w->model.stats->bits_up = value_width(&rule.values_up);
 	hooks_step_begins(w);
 }
 

@@ -9,7 +9,7 @@
 #include "model/model.h"
 #include "worker/step.h"
 
-enum { WORKER_HOOKS = 10 };
+enum { WORKER_HOOKS = 11 };
 
 struct worker {
 	/* The parts of the job and the model (worker_stand_on), which outlive the worker. */
@@ -51,6 +51,7 @@ struct worker {
 	struct quorum *quorum;
 	struct agreed *agreed;
 	struct worker_census *census;
+	struct bits *bits;
 	struct guard *guard;
 
 	struct step step; /* the step under way, or the last one */

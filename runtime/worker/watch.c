@@ -55,14 +55,15 @@ void watch_step(struct worker *w)
 {
 	uint64_t steps = w->step.number - w->rules.first_step,
 		 warmup = w->rules.schedule->warmup_steps;
-	char text[400];
+	char text[WORTH_TEXT_BYTES];
 	if (w->rules.recipe->automatic) {
-		if (steps > WORTH_TRIAL)
+		if (steps > WORTH_TRIAL || w->rules.recipe->budget)
 			return;
 		const struct worth_step step = step_taken(w);
 		worth_note(w->model.worth, steps, worth_candidate(steps - 1, 0), &step);
 		if (steps == WORTH_TRIAL)
-			step_propose(&w->step, worth_choose(w->model.worth));
+			step_propose(&w->step, choice_with_budget(w->step.proposed,
+								  worth_choose(w->model.worth)));
 		return;
 	}
 	if (steps < warmup || steps > warmup + WORTH_WATCHED || !compares(w) ||
@@ -76,14 +77,34 @@ void watch_step(struct worker *w)
 		log_line(LOG_WARN, "runtime", "model %u: %s", w->model.id, text);
 }
 
+/* Logs a choice of recipe=auto that differs from the last one. */
+static void explain(const struct worker *w, unsigned chosen)
+{
+	const struct auto_choice now = choice_unpack(chosen),
+				 before = choice_unpack(w->step.chosen);
+	const unsigned budget = w->rules.recipe->budget ? w->rules.recipe->budget + 1 : now.budget;
+	char text[WORTH_TEXT_BYTES], words[WORTH_WORDS_BYTES];
+
+	if (now.budget && now.budget != before.budget) {
+		worth_explain(w->model.worth, &now, text, sizeof(text));
+		log_line(now.budget == 1 && advises(w) ? LOG_WARN : LOG_INFO, "runtime",
+			 "model %u: %s", w->model.id, text);
+	} else if (budget > 1) {
+		worth_words(budget - 1, now.code, words, sizeof(words));
+		log_line(
+			LOG_INFO, "runtime",
+			"model %u: recipe auto sends %s from step %llu on: of the measured values, "
+			"these keep the most of the vectors for their bytes",
+			w->model.id, words, (unsigned long long)w->step.number + 1);
+	}
+}
+
 void watch_chosen(struct worker *w, unsigned chosen)
 {
-	char text[400];
-	if (chosen && !w->step.chosen && w->rules.recipe->automatic && is_first_worker(w->job)) {
-		worth_explain(w->model.worth, chosen, text, sizeof text);
-		log_line(chosen == 1 && advises(w) ? LOG_WARN : LOG_INFO, "runtime", "model %u: %s",
-			 w->model.id, text);
-	}
-	if (chosen)
+	const int automatic = w->rules.recipe->automatic;
+
+	if (automatic && chosen != w->step.chosen && is_first_worker(w->job))
+		explain(w, chosen);
+	if (automatic || chosen)
 		step_adopt(&w->step, chosen);
 }

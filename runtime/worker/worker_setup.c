@@ -17,6 +17,7 @@
 #include "worker/quorum.h"
 #include "worker/state.h"
 #include "worker/target.h"
+#include "worker/worker_bits.h"
 #include "worker/worker_census.h"
 #include "worker/worker_measure.h"
 #include "worker/worker_setup.h"
@@ -28,8 +29,8 @@
 
 /* A step calls their hooks in this order. */
 static const struct step_hooks *const methods[WORKER_HOOKS] = {
-	&local_hooks, &measure_hooks, &census_hooks, &agree_hooks, &lazy_hooks,
-	&async_hooks, &quorum_hooks,  &target_hooks, &parts_hooks, &guard_hooks
+	&local_hooks, &measure_hooks, &bits_hooks,   &census_hooks, &agree_hooks, &lazy_hooks,
+	&async_hooks, &quorum_hooks,  &target_hooks, &parts_hooks,  &guard_hooks
 };
 
 void worker_list_methods(struct worker *w)

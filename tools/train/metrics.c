@@ -139,6 +139,8 @@ static void put_line(struct metrics *m, const struct metrics_step *step, double 
 	put_number(file, "images_per_second", took > 0 ? step->images / took : 0);
 	put_number(file, "density_up", own->density_up);
 	put_number(file, "density_down", own->density_down);
+	put_number(file, "bits_up", (double)own->bits_up);
+	put_number(file, "bits_down", (double)own->bits_down);
 	put_number(file, "residual_norm", own->residual_norm);
 	put_number(file, "shard_residual_norm", own->shard_residual_norm);
 	if (m->measured) {

@@ -90,7 +90,8 @@ TEST(structures__keep_their_layout)
 	assert_int_equal(offsetof(sluice_model_stats, device_ns), 288);
 	assert_int_equal(offsetof(sluice_model_stats, guard_raises), 320);
 	assert_int_equal(offsetof(sluice_model_stats, missed_exchanges), 328);
-	assert_int_equal(sizeof(sluice_model_stats), 344);
+	assert_int_equal(offsetof(sluice_model_stats, bits_down), 352);
+	assert_int_equal(sizeof(sluice_model_stats), 360);
 }
 
 TEST(version__says_package_and_wire)

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "checkpoint/checkpoint_folder.h"
 #include "quiet.h"
+#include "recipe/budgets.h"
 #include "reseal.h"
 #include "scratch.h"
 #include "tools/step_of.h"
@@ -98,6 +99,14 @@ static const struct content contents[] = {
 	{ RAISE, SECTION_WORKER_GUARD, GUARD_NUMBERS - 1, 1ull << 63, "sign of the guard" },
 	{ RAISE, SECTION_SHARD_GUARD, 0, 4, NULL },
 	{ RAISE, SECTION_SHARD_GUARD, 0, 5, "more doublings of the density" },
+	{ "auto(0.1)", SECTION_WORKER_BITS, 0, AUTO_CODES *AUTO_CODES - 1, NULL },
+	{ "auto(0.1)", SECTION_WORKER_BITS, 0, AUTO_CODES *AUTO_CODES,
+	  "a choice that does not exist" },
+	{ "auto(0.1)", SECTION_SHARD_BITS, 0, AUTO_CHOICES *CODE_TWOMEANS + 1, NULL },
+	{ "auto(0.1)", SECTION_SHARD_BITS, 0, AUTO_CHOICES - 1, "a choice that does not exist" },
+	{ "auto(0.1)", SECTION_SHARD_BITS, 0, 1ull << 40, "a choice that does not exist" },
+	{ "auto(0.1)", SECTION_SHARD_BITS, 0, AUTO_CHOICES *AUTO_CODES,
+	  "a choice that does not exist" },
 };
 
 struct test {

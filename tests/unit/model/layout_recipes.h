@@ -21,6 +21,8 @@ static const char *const recipes[] = {
 	"up=cyclic(0.01) down=all,bf16",
 	"up=cyclic(0.01),f16 down=all update=momentum(0.9) warmup=10",
 	"up=sketch(0.01) down=all",
+	"auto",
+	"auto(0.01)",
 };
 enum { RECIPES = sizeof recipes / sizeof *recipes };
 #endif

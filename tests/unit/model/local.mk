@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Unit tests of runtime/model/.
 check_PROGRAMS += \
+	tests/unit/test_bits \
 	tests/unit/test_delta_log \
 	tests/unit/test_growth \
 	tests/unit/test_guard_raise \
@@ -14,6 +15,7 @@ check_PROGRAMS += \
 	tests/unit/test_transform \
 	tests/unit/test_update \
 	tests/unit/test_worth
+tests_unit_test_bits_SOURCES = tests/unit/model/test_bits.c tests/unit/random.h tests/unit/scratch.h $(ranks)
 tests_unit_test_delta_log_SOURCES = tests/unit/model/test_delta_log.c tests/unit/random.h
 tests_unit_test_growth_SOURCES = tests/unit/model/test_growth.c $(ranks)
 tests_unit_test_guard_raise_SOURCES = tests/unit/model/test_guard_raise.c tests/unit/scratch.h $(ranks)

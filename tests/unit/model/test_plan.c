@@ -528,7 +528,7 @@ TEST(sluice_plan__keys__are_lines_that_a_program_can_read)
 		{ "up=all down=all", "\nspared_bytes=0\n", NULL },
 	};
 	sluice_model_attr attr = ATTR(.count = COUNT, .recipe = "up=topk(0.1) down=all clip=1");
-	static char text[4096];
+	static char text[8192];
 
 	assert_in_range(sluice_plan(&attr, 3, 1, SLUICE_PLAN_KEYS, text, sizeof(text)), 1,
 			sizeof(text) - 1);
@@ -543,6 +543,14 @@ TEST(sluice_plan__keys__are_lines_that_a_program_can_read)
 	attr.recipe = "auto";
 	assert_true(sluice_plan(&attr, 3, 1, SLUICE_PLAN_KEYS, text, sizeof(text)) > 0);
 	assert_non_null(strstr(text, "\nfold=yes\n")); /* as in a sparse step */
+	assert_in_range(text_of("auto", 3, 0, text, sizeof(text)), 1, sizeof(text) - 1);
+	assert_non_null(strstr(text, "or on dense steps"));
+	assert_non_null(strstr(text, "\n    up=all,twomeans down=all,twomeans\n"));
+	assert_in_range(text_of("auto(0.01)", 3, 0, text, sizeof(text)), 1, sizeof(text) - 1);
+	assert_null(strstr(text, "dense steps"));
+	assert_null(strstr(text, "up=all,twomeans"));
+	assert_non_null(strstr(text, "\n  - up=topk(0.01) down=topk(0.05)\n"));
+	assert_non_null(strstr(text, "\n    up=topk(0.042),twomeans down=topk(0.43),twomeans\n"));
 	assert_int_equal(sluice_plan(&attr, 3, 1, 2, text, sizeof(text)), SLUICE_EINVAL);
 	assert_true(error_says("sluice_plan", "form=2"));
 	for (size_t i = 0; i < sizeof(spared) / sizeof(spared[0]); i++) {

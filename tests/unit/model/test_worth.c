@@ -142,10 +142,20 @@ struct job_case {
 
 static const sluice_tensor tensors[TENSORS] = { { "w", 3900 }, { "bias", 100 } };
 
+/* Returns 1 if a code of the budget has this density and these bits. */
+static int is_of(unsigned budget, enum budget_way way, double density, uint64_t bits)
+{
+	int found = 0;
+	for (enum code c = 0; c < AUTO_CODES; c++) {
+		const struct value_coding values = budget_values(budget, c);
+		found |= budget_density(budget, way, c) == density && value_width(&values) == bits;
+	}
+	return found;
+}
+
 static int choose_together(int rank, void *argument)
 {
 	const struct job_case *c = argument;
-	const struct candidate *wanted = &worth_candidates[c->wanted];
 	static float params[COUNT], grad[COUNT];
 	sluice_job_attr job_attr = { .size = sizeof job_attr, .servers = c->servers };
 	sluice_job *job = rank_join(&job_attr);
@@ -173,26 +183,27 @@ static int choose_together(int rank, void *argument)
 		}
 		CHECK_OK(sluice_pull(model, params));
 		check_same(job, params, sizeof params);
-		now.size = offsetof(sluice_model_stats, lost_workers);
+		now.size = sizeof now;
 		CHECK_OK(sluice_stats(model, &now));
-		const struct candidate *tried = wanted;
+		unsigned tried = c->wanted;
 		if (step <= WORTH_TRIAL)
-			tried = &worth_candidates[(step - 1) / WORTH_TRIES];
+			tried = (unsigned)(step - 1) / WORTH_TRIES;
 		else if (step == WORTH_TRIAL + 1) /* the proposals have been pushed */
-			tried = &worth_candidates[WORTH_CANDIDATES - 1];
-		CHECK(now.density_up == tried->up);
-		CHECK(now.density_down == tried->down);
+			tried = WORTH_CANDIDATES - 1;
+		CHECK(is_of(tried, BUDGET_UP, now.density_up, now.bits_up));
+		CHECK(is_of(tried, BUDGET_DOWN, now.density_down, now.bits_down));
 		uint64_t pushed = now.pushed_elements - stats.pushed_elements;
 		uint64_t pulled = now.pulled_elements - stats.pulled_elements;
-		CHECK(pushed == (tried->up == 1 ? COUNT : schedule_count(tried->up, 3900) + 100));
+		CHECK(pushed ==
+		      (now.density_up == 1 ? COUNT : schedule_count(now.density_up, 3900) + 100));
 		CHECK(pulled > 100 &&
-		      (tried->down == 1 || pulled <= schedule_count(tried->down, 3900) + 103));
-		if (tried->up == 1) /* nothing stays in the residual */
+		      pulled <= schedule_count(budget_largest(tried, BUDGET_DOWN), 3900) + 103);
+		if (!tried) /* nothing stays in the residual */
 			CHECK(pulled == COUNT && now.residual_norm == 0);
 		else
 			CHECK(now.residual_norm > 0);
 	}
-	CHECK(log_saw("recipe auto continues", wanted->up == 1 ? "dense" : "topk", NULL, NULL) ==
+	CHECK(log_saw("recipe auto continues", c->wanted ? "topk" : "dense", NULL, NULL) ==
 	      (rank == 0));
 	sluice_model_close(&model);
 	sluice_finalize(&job);

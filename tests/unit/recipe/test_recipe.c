@@ -148,6 +148,16 @@ TEST(recipe_parse__auto__in_place_of_both_directions)
 		     "auto signal=gradient memory=residual(inside) update=sgd warmup=0steps "
 		     "dense=*bias* clip=none decay=0 nonfinite=abort coding=fast reset=none seed=0 "
 		     "when=always");
+	assert_int_equal(r.budget, 0);
+	r = parsed("auto(1%)");
+	assert_int_equal(r.automatic, 1);
+	assert_int_equal(r.budget, 2);
+	assert_int_equal(r.memory, MEMORY_RESIDUAL);
+	assert_true(r.up.density == 0.042 && r.down.density == 0.43);
+	expect_print("auto(0.1%) update=sgd",
+		     "auto(0.001) signal=gradient memory=residual(inside) update=sgd warmup=0steps "
+		     "dense=*bias* clip=none decay=0 nonfinite=abort coding=fast reset=none seed=0 "
+		     "when=always");
 
 	char printed[RECIPE_TEXT_BYTES];
 	recipe_print(&r, printed);

@@ -18,6 +18,13 @@ TEST(recipe_parse__unknown_words_are_answered_with_the_nearest)
 			    ", then f32, f16, bf16, uniform(BITS[,BLOCK]), grid(BITS), "
 			    "round(WIDTH), twomeans or e3m0");
 	expect_refused("auto auto", "auto is given twice");
+	expect_refused("auto(0.1) auto", "auto is given twice");
+	expect_refused("auto(0.1) down=all", "\"down=all\" together with auto");
+	for (int i = 0; i < 8; i++)
+		expect_refused((const char *[]){ "auto(0.02)", "auto(1)", "auto()", "auto(0.1",
+						 "auto(0.1)x", "auto(-0.1)", "auto(1e-2%%)",
+						 "auto(1e-2%)" }[i],
+			       "names no budget: write auto(0.1), auto(0.01) or auto(0.001)");
 	expect_refused("auto up=all", "\"up=all\" together with auto");
 	expect_refused("down=topk(0.1) auto", "\"down=topk(0.1)\" together with auto");
 	expect_refused("auto warmup=5", "\"warmup=5\" together with auto");
