@@ -36,7 +36,7 @@ tests_unit_test_conservation_SOURCES = tests/unit/worker/test_conservation.c tes
 tests_unit_test_dense_spoilt_SOURCES = tests/unit/worker/test_dense_spoilt.c $(gpu_rank) tests/unit/dense_values.h
 tests_unit_test_dense_spoilt_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=dense_put -Wl,--wrap=message_head
 tests_unit_test_dense_step_SOURCES = tests/unit/worker/test_dense_step.c $(dense_values) tests/unit/same_bits.c tests/unit/same_bits.h
-tests_unit_test_drift_SOURCES = tests/unit/worker/test_drift.c tests/unit/worker/sent.h $(ranks)
+tests_unit_test_drift_SOURCES = tests/unit/worker/test_drift.c tests/unit/worker/drifts.h tests/unit/worker/sent.h $(ranks)
 tests_unit_test_dynamics_SOURCES = tests/unit/worker/test_dynamics.c tests/unit/worker/sent.h tests/unit/scratch.h $(ranks)
 tests_unit_test_gpu_capture_SOURCES = tests/unit/worker/test_gpu_capture.c $(gpu_rank)
 tests_unit_test_gpu_devices_SOURCES = tests/unit/worker/test_gpu_devices.c tests/unit/narrow.h $(gpu_rank)
@@ -61,7 +61,7 @@ tests_unit_test_segments_SOURCES = tests/unit/worker/test_segments.c tests/unit/
 	tests/unit/narrow.h $(ranks)
 tests_unit_test_skip_SOURCES = tests/unit/worker/test_skip.c tests/unit/four_tensors.h $(ranks)
 tests_unit_test_stats_SOURCES = tests/unit/worker/test_stats.c tests/unit/worker/sent.h $(ranks)
-tests_unit_test_streaming_SOURCES = tests/unit/worker/test_streaming.c tests/unit/worker/sent.h $(ranks)
+tests_unit_test_streaming_SOURCES = tests/unit/worker/test_streaming.c tests/unit/worker/drifts.h tests/unit/worker/sent.h $(ranks)
 tests_unit_test_svrg_SOURCES = tests/unit/worker/test_svrg.c $(async_problem)
 tests_unit_test_svrg_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=upload_head
 tests_unit_test_transform_job_SOURCES = tests/unit/worker/test_transform_job.c tests/unit/worker/sent.h $(ranks)

@@ -3,8 +3,7 @@
  * Nothing of a drift is lost, the common parameters have the same bits everywhere, and nothing
  * happens between exchanges. tests/oracle compares the values with numpy. */
 #include "worker/local.h"
-#include "base/bytes.h"
-#include "sent.h"
+#include "drifts.h"
 #include "thinned.h"
 #include "cases.h"
 #include <math.h>
@@ -13,50 +12,17 @@
 enum { N = 600, PERIOD = 3, LAST = N - 1 };
 #define SPARSE "up=topk(0.1) down=topk(0.2) signal=drift when=every(3) dense=none "
 
-/* A step of the program's own optimizer. */
 static void step_alone(float *params, int rank, uint64_t step)
 {
-	for (int i = 0; i < N; i++)
-		params[i] -= 0.1f * (params[i] - (float)rank) +
-			     0.05f * noise(31, step, (uint64_t)rank, (uint64_t)i);
+	drift_step(params, N, rank, step);
 }
 
 static sluice_model *open_model(sluice_job *job, float *params, const char *recipe)
 {
-	for (int i = 0; i < N; i++)
-		params[i] = noise(32, 0, 0, (uint64_t)i);
-	return OPEN(job, params, .count = N, .shards = 2, .recipe = recipe);
+	return drift_open(job, params, N, 2, recipe);
 }
 
 /* ---- conservation ------------------------------------------------------------ */
-
-struct account {
-	float given[N];           /* by the last exchange */
-	double moved[N], sent[N]; /* sums of B^(T - t) times drift, and times the message */
-	double size[N];           /* of the magnitudes of `moved` */
-};
-
-/* Within an exchange to the bit: B e + drift = message + new e. Over all exchanges, to rounding:
- * sum of B^(T-t) drift_t = sum of B^(T-t) message_t + e_T. */
-static void enter(struct account *a, const sluice_model *model, const float *pushed,
-		  const float *before)
-{
-	const float decay = model->recipe.memory_decay;
-	const float *residual = worker_residual(model->worker);
-	float sent[N];
-
-	CHECK(last_sent(model, sent) > 0);
-	for (int i = 0; i < N; i++) {
-		const float drift = a->given[i] - pushed[i];
-		const float sum = decay * before[i] + drift;
-
-		CHECK(float_bits(sent[i] + residual[i]) == float_bits(sum));
-		a->moved[i] = (double)decay * a->moved[i] + (double)drift;
-		a->size[i] = (double)decay * a->size[i] + fabs((double)drift);
-		a->sent[i] = (double)decay * a->sent[i] + (double)sent[i];
-		CHECK(fabs(a->moved[i] - a->sent[i] - (double)residual[i]) <= 1e-6 * a->size[i]);
-	}
-}
 
 static void balance(sluice_job *job, int rank, void *argument)
 {
@@ -75,7 +41,7 @@ static void balance(sluice_job *job, int rank, void *argument)
 		memcpy(before, residual, sizeof(before));
 		CHECK_OK(sluice_push(model, params));
 		if (step % PERIOD == 0)
-			enter(&a, model, params, before);
+			account_enter(&a, model, params, before, 0, N);
 		else
 			CHECK(!memcmp(before, residual, sizeof(before)));
 		CHECK_OK(sluice_pull(model, params));
@@ -152,21 +118,11 @@ TEST_IN_JOB(train__sparta__averages_random_parameters_and_keeps_the_others, 3)
 /* clip= limits the norm of the drift. */
 TEST_IN_JOB(push__drift_beyond_clip__is_as_long_as_clip, 1)
 {
-	float params[N], start[N];
-	double square = 0;
+	float params[N];
 	sluice_model *model = open_model(job, params,
 					 "up=all down=all signal=drift when=every(2) clip=0.25");
 
-	memcpy(start, params, sizeof(start));
-	for (int step = 1; step <= 2; step++) {
-		for (int i = 0; i < N; i++)
-			params[i] += (float)(i % 3);
-		CHECK_STEP(model, params, params);
-	}
-	for (int i = 0; i < N; i++)
-		square += (double)(params[i] - start[i]) * (double)(params[i] - start[i]);
-	CHECK(fabs(sqrt(square) - 0.25) < 1e-5);
-	sluice_model_close(&model);
+	drift_is_clipped(model, params, 2, N);
 }
 
 /* ---- between exchanges ------------------------------------------------------- */
@@ -322,40 +278,20 @@ TEST_IN_JOB(calls__that_do_not_fit_a_drift__are_refused, 1)
 	CHECK(sluice_model_open(job, &narrow, params, &other) == SLUICE_EINVAL);
 }
 
-/* Pieces are pushed and pulled like one vector, and a pull in ranges waits for all. */
 TEST_IN_JOB(step__of_pieces_or_in_ranges__gives_the_same_bits, 2)
 {
 	static const char recipe[] = SPARSE "keep=0.5";
 	float params[N], apart[N];
 	sluice_model *model = open_model(job, params, recipe);
-	sluice_model *other = open_model(job, apart, recipe);
-	const sluice_segment pieces[] = { { .data = apart, .count = 100 },
-					  { .data = apart + 100, .count = N - 100 } };
 
-	for (uint64_t step = 1; step <= 4 * PERIOD; step++) {
-		step_alone(params, rank, step);
-		step_alone(apart, rank, step);
-		CHECK_STEP(model, params, params);
-		CHECK_OK(sluice_push_vector(other, IN_PIECES(pieces, 2)));
-		if (step % 2) {
-			CHECK_OK(sluice_pull_vector(other, IN_PIECES(pieces, 2)));
-		} else {
-			CHECK_OK(sluice_pull_begin(other, &(sluice_vector){ .data = apart }));
-			CHECK_OK(sluice_pull_range(other, N / 2, N / 2));
-			CHECK_OK(sluice_pull_range(other, 0, N / 2));
-		}
-		CHECK(!memcmp(params, apart, sizeof(params)));
-	}
-	sluice_model_close(&model);
-	sluice_model_close(&other);
+	drift_in_pieces(model, params, open_model(job, apart, recipe), apart, 4 * PERIOD, 2);
 }
 
 /* ---- a state in the middle of a period ------------------------------------------ */
 
 static sluice_model *open_pieces(sluice_job *job, float *params, sluice_segment pieces[2])
 {
-	for (int i = 0; i < N; i++)
-		params[i] = noise(32, 0, 0, (uint64_t)i);
+	drift_start(params, N);
 	pieces[0] = (sluice_segment){ .data = params, .count = 100 };
 	pieces[1] = (sluice_segment){ .data = params + 100, .count = N - 100 };
 	return OPEN(job, NULL, .count = N, .shards = 2, .recipe = SPARSE "keep=0.5",

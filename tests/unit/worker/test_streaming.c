@@ -4,8 +4,7 @@
  * nothing of a drift is lost. An exchange is under way during T steps, and when it arrives changes
  * nothing. tests/oracle compares the values with numpy. */
 #include "worker/local.h"
-#include "base/bytes.h"
-#include "sent.h"
+#include "drifts.h"
 #include "thinned.h"
 #include "cases.h"
 #include <math.h>
@@ -18,19 +17,14 @@ enum { N = 601, PERIOD = 6, PARTS = 3, DISTANCE = PERIOD / PARTS, SHARDS = 2 * P
 #define STREAMS "signal=drift when=every(6),fragments(3) dense=none "
 #define SPARSE  "up=topk(0.1) down=topk(0.2) " STREAMS
 
-/* A step of the program's own optimizer. */
 static void step_alone(float *params, int rank, uint64_t step)
 {
-	for (int i = 0; i < N; i++)
-		params[i] -= 0.1f * (params[i] - (float)rank) +
-			     0.05f * noise(41, step, (uint64_t)rank, (uint64_t)i);
+	drift_step(params, N, rank, step);
 }
 
 static sluice_model *open_model(sluice_job *job, float *params, const char *recipe)
 {
-	for (int i = 0; i < N; i++)
-		params[i] = noise(42, 0, 0, (uint64_t)i);
-	return OPEN(job, params, .count = N, .shards = SHARDS, .recipe = recipe);
+	return drift_open(job, params, N, SHARDS, recipe);
 }
 
 /* The fragment that is pushed in this step, or -1: one after the other, at equal distances. */
@@ -59,39 +53,6 @@ static int begin_of(int fragment)
 
 /* ---- conservation ------------------------------------------------------------ */
 
-struct account {
-	float given[N];           /* by the last exchange of each coordinate */
-	double moved[N], sent[N]; /* sums of B^(T - t) times drift, and times the message */
-	double size[N];           /* of the magnitudes of `moved` */
-};
-
-/* Within an exchange to the bit: B e + drift = message + new e. Over all exchanges of a fragment,
- * to rounding: sum of B^(T-t) drift_t = sum of B^(T-t) message_t + e_T. */
-static void enter(struct account *a, const sluice_model *model, const float *pushed,
-		  const float *before, int fragment)
-{
-	const int parts = (int)model->recipe.every.fragments;
-	const float decay = model->recipe.memory_decay;
-	const float *residual = worker_residual(model->worker);
-	float sent[N];
-
-	CHECK(last_sent(model, sent) > 0);
-	for (int i = 0; i < N; i++) {
-		const float drift = a->given[i] - pushed[i];
-		const float sum = decay * before[i] + drift;
-
-		if (i < begin_among(fragment, parts) || i >= begin_among(fragment + 1, parts)) {
-			CHECK(float_bits(residual[i]) == float_bits(before[i]));
-			continue;
-		}
-		CHECK(float_bits(sent[i] + residual[i]) == float_bits(sum));
-		a->moved[i] = (double)decay * a->moved[i] + (double)drift;
-		a->size[i] = (double)decay * a->size[i] + fabs((double)drift);
-		a->sent[i] = (double)decay * a->sent[i] + (double)sent[i];
-		CHECK(fabs(a->moved[i] - a->sent[i] - (double)residual[i]) <= 1e-6 * a->size[i]);
-	}
-}
-
 static void balance(sluice_job *job, int rank, void *argument)
 {
 	static struct account a;
@@ -115,7 +76,8 @@ static void balance(sluice_job *job, int rank, void *argument)
 		memcpy(before, residual, sizeof(before));
 		CHECK_OK(sluice_push(model, params));
 		if (fragment >= 0)
-			enter(&a, model, params, before, fragment);
+			account_enter(&a, model, params, before, begin_among(fragment, parts),
+				      begin_among(fragment + 1, parts));
 		else
 			CHECK(!memcmp(before, residual, sizeof(before)));
 		CHECK_OK(sluice_pull(model, params));
@@ -384,20 +346,10 @@ TEST_IN_JOB(step__of_a_fragment__sends_and_pulls_nothing_for_the_others, 2)
 /* clip= limits the norm of what is exchanged. */
 TEST_IN_JOB(push__fragment_beyond_clip__is_as_long_as_clip, 1)
 {
-	float params[N], start[N];
-	double square = 0;
+	float params[N];
 	sluice_model *model = open_model(job, params, "up=all down=all clip=0.25 " STREAMS);
 
-	memcpy(start, params, sizeof(start));
-	for (uint64_t step = 1; step <= DISTANCE; step++) {
-		for (int i = 0; i < N; i++)
-			params[i] += (float)(i % 3);
-		CHECK_STEP(model, params, params);
-	}
-	for (int i = 0; i < begin_of(1); i++)
-		square += (double)(params[i] - start[i]) * (double)(params[i] - start[i]);
-	CHECK(fabs(sqrt(square) - 0.25) < 1e-5);
-	sluice_model_close(&model);
+	drift_is_clipped(model, params, DISTANCE, begin_of(1));
 }
 
 /* The error that SLUICE_MEASURE reports is that of the exchanged fragment alone. */
@@ -506,26 +458,8 @@ TEST_IN_JOB(step__of_pieces_or_in_ranges__gives_the_same_bits, 2)
 	static const char recipe[] = SPARSE "keep=0.5";
 	float params[N], apart[N];
 	sluice_model *model = open_model(job, params, recipe);
-	sluice_model *other = open_model(job, apart, recipe);
-	const sluice_segment pieces[] = { { .data = apart, .count = 250 },
-					  { .data = apart + 250, .count = N - 250 } };
 
-	for (uint64_t step = 1; step <= 4 * PERIOD; step++) {
-		step_alone(params, rank, step);
-		step_alone(apart, rank, step);
-		CHECK_STEP(model, params, params);
-		CHECK_OK(sluice_push_vector(other, IN_PIECES(pieces, 2)));
-		if (step % 4) {
-			CHECK_OK(sluice_pull_vector(other, IN_PIECES(pieces, 2)));
-		} else {
-			CHECK_OK(sluice_pull_begin(other, &(sluice_vector){ .data = apart }));
-			CHECK_OK(sluice_pull_range(other, N / 2, N - N / 2));
-			CHECK_OK(sluice_pull_range(other, 0, N / 2));
-		}
-		CHECK(!memcmp(params, apart, sizeof(params)));
-	}
-	sluice_model_close(&model);
-	sluice_model_close(&other);
+	drift_in_pieces(model, params, open_model(job, apart, recipe), apart, 4 * PERIOD, 4);
 }
 
 /* ---- a state in the middle of a period ------------------------------------------ */
