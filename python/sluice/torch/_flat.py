@@ -135,14 +135,15 @@ def saved_state(job: Job, model: Model, together: bool = False) -> Dict[str, tor
     return {f"rank{job.rank}": torch.frombuffer(part, dtype=torch.uint8)}
 
 
-def load_state(job: Job, model: Model, state: Dict[str, torch.Tensor], params: Optional[torch.Tensor]) -> int:
-    mine = state.get(f"rank{job.rank}")
+def load_state(job: Job, model: Model, state: Dict[str, torch.Tensor], params: Optional[torch.Tensor], wrong: str = "") -> int:
+    """Loads this rank's part. wrong: why this rank cannot load the state, which then fails on all ranks."""
+    mine = None if wrong else state.get(f"rank{job.rank}")
     if mine is None:
         try:
             model.state_load(None, params)  # so that the other ranks fail too, and do not wait
         except Error:
             pass
-        raise InvalidError(f"the state is of {', '.join(sorted(state)) or 'no rank'} and not of rank {job.rank}: every "
+        raise InvalidError(wrong or f"the state is of {', '.join(sorted(state)) or 'no rank'} and not of rank {job.rank}: every "
                            "rank saves its own part and loads it again, so save state_dict() on all ranks")
     return model.state_load(bytes_of(mine), params)
 

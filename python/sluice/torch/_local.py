@@ -309,9 +309,9 @@ class LocalSteps:
         """
         self._check_settled("load_state_dict()")
         states: Sequence[Any] = state_dict["optimizers"]
-        if len(states) != len(self.optimizers):
-            raise InvalidError(f"{_NAME}: the state is of {len(states)} optimizers, but there are {len(self.optimizers)}")
-        steps = load_state(self.job, self.model, state_dict["compression"], None)
+        differ = len(states) != len(self.optimizers)
+        steps = load_state(self.job, self.model, state_dict["compression"], None,
+                           f"{_NAME}: the state is of {len(states)} optimizers, but there are {len(self.optimizers)}" if differ else "")
         for optimizer, state in zip(self.optimizers, states):
             optimizer.load_state_dict(state)
         return steps
