@@ -21,7 +21,9 @@ gpu_lag = tests/unit/gpu_lag.c tests/unit/gpu_lag.h $(gpu_step)
 # Known to all sources, so that a file which tests share is compiled once and not for each of them.
 AM_CPPFLAGS += -DEMULATED_MODULE=\"$(abs_top_builddir)/.libs/libsluice_emulated.so\" \
 	-DEMULATED_RUNTIME=\"$(abs_top_builddir)/.libs/libcudart_emulated.so\"
-# Every thread of a block is a coroutine there: minutes each. The sanitizers see them.
+# ./quickstart test runs no program in valgrind that it already runs with the sanitizers, unless valgrind may see more: reads of memory
+# that was never written. These programs are not run there:
+# Every thread of a block is a coroutine, which takes minutes.
 slow_in_valgrind = \
 	tests/unit/test_gpu_approximate \
 	tests/unit/test_gpu_dense \
@@ -36,6 +38,24 @@ slow_in_valgrind = \
 	tests/unit/test_gpu_shard \
 	tests/unit/test_gpu_sketch \
 	tests/unit/test_gpu_step
+# Jobs of forked ranks that take the most time, and read what a shorter job reads there, too:
+#   test_continue, test_continue_checkpoint   test_continue_refused, test_lost_notice, test_checkpoint_restore
+#   test_slow_rank, test_link_away            test_failure, test_lost_notice, test_probe
+#   test_guard_raise                          test_growth
+#   test_ofi_job                              test_ofi, test_ofi_rules
+#   test_gpu_segments                         test_segments, test_gpu_capture
+#   test_memory, test_open_memory             they count pages and allocations
+long_in_valgrind = \
+	tests/unit/test_continue \
+	tests/unit/test_continue_checkpoint \
+	tests/unit/test_gpu_segments \
+	tests/unit/test_guard_raise \
+	tests/unit/test_link_away \
+	tests/unit/test_memory \
+	tests/unit/test_ofi_job \
+	tests/unit/test_open_memory \
+	tests/unit/test_slow_rank
+not_in_valgrind = $(slow_in_valgrind) $(long_in_valgrind)
 on_emulated_gpu = $(slow_in_valgrind) \
 	tests/unit/test_dense_spoilt \
 	tests/unit/test_device \

@@ -11,11 +11,19 @@
 #if __has_feature(thread_sanitizer)
 #define __SANITIZE_THREAD__ 1
 #endif
+#if __has_feature(address_sanitizer)
+#define __SANITIZE_ADDRESS__ 1
+#endif
 #endif
 #ifdef __SANITIZE_THREAD__
 enum { UNDER_THREAD_SANITIZER = 1 };
 #else
 enum { UNDER_THREAD_SANITIZER = 0 };
+#endif
+#ifdef __SANITIZE_ADDRESS__
+enum { UNDER_ADDRESS_SANITIZER = 1 };
+#else
+enum { UNDER_ADDRESS_SANITIZER = 0 };
 #endif
 
 static inline int under_valgrind(void)
@@ -28,5 +36,13 @@ static inline int under_valgrind(void)
 static inline int thinned(size_t i, size_t n)
 {
 	return (under_valgrind() || UNDER_THREAD_SANITIZER) && i % n != 0;
+}
+
+/* The same for cases that differ only by chance or in time. AddressSanitizer runs few of them, too.
+ */
+static inline int repeated(size_t i, size_t n)
+{
+	return (under_valgrind() || UNDER_THREAD_SANITIZER || UNDER_ADDRESS_SANITIZER) &&
+	       i % n != 0;
 }
 #endif

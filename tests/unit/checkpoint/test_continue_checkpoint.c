@@ -39,7 +39,7 @@ static int go_on_from_it(int rank, void *argument)
 TEST(checkpoint__with_a_loss_on_the_way__goes_on_and_a_full_job_restores_it)
 {
 	for (int round = 0; round < 12; round++) {
-		if (thinned((size_t)round, 4))
+		if (repeated((size_t)round, 4))
 			continue;
 		int status[RANKS_MAX];
 		struct plan *p = new_plan(1, 1u << round % 3);

@@ -20,7 +20,7 @@ static void run(struct plan *p)
 TEST(kill__any_worker_at_any_moment__fifty_times__others_go_on_and_equal_the_oracle)
 {
 	for (unsigned round = 0; round < 50; round++) {
-		if (thinned(round, 11)) /* not a divisor of 2, 3 or WORKERS, so all kinds remain */
+		if (repeated(round, 11)) /* not a divisor of 2, 3 or WORKERS, so all kinds remain */
 			continue;
 		struct plan *p = new_plan(round % 3 == 1, 1u << round % WORKERS);
 		p->kill_at = 1 + (uint64_t)(35 * (0.5f + noise(1, round, 0, 0) / 2));
