@@ -28,6 +28,7 @@ python_examples = \
 	python/bench/convnet.py \
 	python/bench/ddp.py \
 	python/bench/fashion.py \
+	python/bench/gpt_race.jsonl \
 	python/bench/gpt_race.py \
 	python/bench/gpt_table.py \
 	python/bench/measure \
