@@ -334,6 +334,24 @@ int model_shape(const sluice_model_attr *attr, const struct model_of *of, struct
 	return rc;
 }
 
+/* A selection by blocks takes at least one coordinate of each block. */
+static void warn_of_single(const sluice_model *model)
+{
+	const struct recipe *recipe = &model->recipe;
+	const uint64_t single = recipe->transform && selection_kinds[recipe->up.select].by_block ?
+					transform_single(model->layout.transform) :
+					0;
+
+	if (single > 1 && model->job->rank == 0)
+		log_line(LOG_WARN, "runtime",
+			 "model %u: transform=dct(%u) finds no blocks in tensors with %llu of the "
+			 "%llu parameters, and all of these are sent in each step: the numbers of "
+			 "rows and columns are 1 or primes above %u; give these tensors other "
+			 "shapes, or write up=topk(DENSITY)",
+			 model->id, recipe->transform, (unsigned long long)single,
+			 (unsigned long long)model->layout.count, recipe->transform);
+}
+
 static int prepare_model(sluice_model *model, const sluice_model_attr *attr)
 {
 	sluice_job *job = model->job;
@@ -394,6 +412,7 @@ static int prepare_model(sluice_model *model, const sluice_model_attr *attr)
 		 "model %u: %llu parameters, %u shards, %.1f MiB here, recipe %s", model->id,
 		 (unsigned long long)attr->count, model->layout.n_shards, (double)need / 1048576,
 		 model->recipe_text);
+	warn_of_single(model);
 	return 0;
 }
 

@@ -333,7 +333,17 @@ static int make_shards(struct layout *l, const struct recipe *recipe,
 		struct shard_layout *s = &l->shards[i];
 		s->fragment = i / (l->n_shards / l->n_fragments);
 		s->begin = cut_at(l, l->n_shards, i, i ? s[-1].begin : 0);
-		s->span = (uint32_t)(cut_at(l, l->n_shards, i + 1, s->begin) - s->begin);
+		const uint64_t span = cut_at(l, l->n_shards, i + 1, s->begin) - s->begin;
+		if (span >= SHARD_ELEMENTS_MAX) {
+			free(spans);
+			return fail(SLUICE_EINVAL,
+				    "shard %u of %u would have %llu elements, but a shard has at "
+				    "most %d, and the blocks of transform=dct(%u) allow no other "
+				    "border: split the tensor, or write a smaller transform",
+				    i, l->n_shards, (unsigned long long)span, SHARD_ELEMENTS_MAX,
+				    recipe->transform);
+		}
+		s->span = (uint32_t)span;
 		size_t n = layout_shard_spans(l, s, spans);
 		for (size_t j = 0; j < n; j++)
 			if (spans[j].exempt)

@@ -223,6 +223,15 @@ uint64_t transform_selected(const struct transform *t, uint64_t begin, uint64_t 
 	return n;
 }
 
+uint64_t transform_single(const struct transform *t)
+{
+	uint64_t n = 0;
+
+	for (const struct part *p = t->parts; p < t->parts + t->n_parts; p++)
+		n += p->exempt || p->high * p->wide > 1 ? 0 : p->end - p->begin;
+	return n;
+}
+
 /* ---- the transform ------------------------------------------------------------ */
 
 struct transform_block transform_block_at(const struct transform *t, uint64_t begin)

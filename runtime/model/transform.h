@@ -40,6 +40,9 @@ const uint32_t *transform_ends(const struct transform *t);
 /* Returns how many coordinates are selected in a range of whole units, if it is k of each block,
  * without those of tensors that dense= names. */
 uint64_t transform_selected(const struct transform *t, uint64_t begin, uint64_t end, uint64_t k);
+/* Returns the number of coordinates in blocks of one coordinate, without those of tensors that
+ * dense= names: these tensors have sides that are primes above S. */
+uint64_t transform_single(const struct transform *t);
 /* Returns the bytes of memory that the transform takes. */
 uint64_t transform_bytes(const struct transform *t);
 

@@ -93,6 +93,9 @@ const char *median_clip(const struct shard *shard, int worker, const struct mess
 	/* The header was read twice from memory to which the worker can write. */
 	if (m->norm != of->norm[worker])
 		return "its norm has changed while the norms of all workers were compared";
+	for (uint32_t i = 0; m->norm == 0 && i < m->count; i++)
+		if (value[i] < 0 || value[i] > 0)
+			return "its norm is 0, but it has other values than 0";
 	if (m->norm > of->median)
 		sparse_scale(value, of->median / m->norm, 1, m->count);
 	return NULL;

@@ -113,7 +113,8 @@ int parts_room(struct worker *w)
 	w->model.stats->memory_bytes += bytes;
 	log_line(LOG_INFO, "runtime",
 		 "model %u: ranges are collected in a copy of %.1f MiB and pushed with the last "
-		 "range, because the recipe needs the whole gradient first (clip=, nonfinite=)",
+		 "range, because the recipe needs the whole gradient first (clip=, nonfinite=, "
+		 "transform=)",
 		 w->model.id, (double)bytes / 1048576);
 	return 0;
 }

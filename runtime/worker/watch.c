@@ -93,8 +93,9 @@ static void explain(const struct worker *w, unsigned chosen)
 		worth_words(budget - 1, now.code, words, sizeof(words));
 		log_line(
 			LOG_INFO, "runtime",
-			"model %u: recipe auto sends %s from step %llu on: of the measured values, "
-			"these keep the most of the vectors for their bytes",
+			"model %u: recipe auto sends %s from step %llu on (deltas one step later): "
+			"of the measured values, these keep the most of the vectors for their "
+			"bytes",
 			w->model.id, words, (unsigned long long)w->step.number + 1);
 	}
 }

@@ -7,6 +7,7 @@
 #include "worker/hooks.h"
 #include "worker/signal.h"
 #include "worker/state.h"
+#include "worker/watch.h"
 
 static int bits_used(const struct worker *w)
 {
@@ -39,7 +40,7 @@ static void bits_folded(struct worker *w, struct signal *signal)
 				       .scale = signal->scale,
 				       .count = w->layout->count };
 
-	if (!budget || w->step.left_out)
+	if (!budget || w->step.left_out || !is_first_worker(w->job))
 		return;
 	step_propose(&w->step,
 		     choice_with_code(w->step.proposed, BUDGET_UP,

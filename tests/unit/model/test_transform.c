@@ -190,3 +190,11 @@ TEST(layout__fewer_units_than_shards__are_refused_or_reduce_the_default)
 	assert_int_equal(layout_make(&of, &r, &schedule, 4, 4, &l), SLUICE_EINVAL);
 	assert_non_null(strstr(sluice_last_error(), "set fewer shards, or 0"));
 }
+
+TEST(transform_single__counts_tensors_without_blocks)
+{
+	struct transform *t = opened(&attr, RECIPE);
+
+	assert_int_equal(transform_single(t), 97); /* "prime"; dense= names the bias */
+	transform_close(&t);
+}
