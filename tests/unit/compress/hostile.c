@@ -540,7 +540,8 @@ static const struct hostile plain[] = {
 	{ "count-huge", count_huge, CHECK, "span 4294967295 where 200", SPAN },
 	{ "count-one-more", count_one_more, DECODE, "does not fit the number of raw", SPAN },
 	{ "count-one-less", count_one_less, DECODE, "does not fit the number of raw", SPAN },
-	{ "dense-count-differs", dense_count_differs, COPY, "dense message with 20 values", SPAN },
+	{ "dense-count-differs", dense_count_differs, COPY,
+	  "a dense message has 20 values, but the shard has", SPAN },
 	{ "dense-span-over-slot", dense_span_over_slot, CHECK, "200 coordinates where at most 20",
 	  SPAN },
 
