@@ -82,12 +82,23 @@ uint64_t messages_next(const sluice_job *job)
 uint64_t messages_begin(sluice_job *job)
 {
 	job->messages.ahead = 0; /* the next round begins only now, so no rank is ahead */
+	job->messages.busy = 2;
 	return ++job->messages.seq;
+}
+
+uint64_t messages_completed(const sluice_job *job)
+{
+	return job->messages.seq - (job->messages.busy == 2);
 }
 
 int messages_claimed(const sluice_job *job)
 {
-	return job->messages.busy;
+	return job->messages.busy != 0;
+}
+
+int messages_joins(const sluice_job *job)
+{
+	return job->messages.busy == 1;
 }
 
 void messages_claim(sluice_job *job)

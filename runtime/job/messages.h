@@ -26,7 +26,8 @@ struct collective_messages {
 	uint64_t *direct_from;
 	int ahead; /* number of peers that have already begun the next round */
 	struct told told;
-	int busy; /* 1: a thread of this rank is in a round, so other threads wait */
+	int busy; /* 1: a thread of this rank is about to begin a round; 2: it is in the round. In
+		     both cases other threads wait. */
 };
 
 enum collective {
@@ -68,8 +69,12 @@ void messages_close(struct collective_messages *messages);
 uint64_t messages_next(const sluice_job *job);
 /* Begins a round for this thread, which called messages_claim(). Returns the round's number. */
 uint64_t messages_begin(sluice_job *job);
-/* From messages_claim() to messages_free(), only the calling thread can be in a round. */
+/* Returns the number of rounds that this rank has completed. */
+uint64_t messages_completed(const sluice_job *job);
+/* From messages_claim() to messages_free(), only the calling thread can be in a round.
+ * messages_joins() returns 1 if that thread has not begun its round yet. */
 int messages_claimed(const sluice_job *job);
+int messages_joins(const sluice_job *job);
 void messages_claim(sluice_job *job);
 void messages_free(sluice_job *job);
 

@@ -148,6 +148,8 @@ static int take_arrived(struct shard *shard, int worker)
 			break;
 		if (t.m.kind == MESSAGE_ASK)
 			answer_ask(shard, worker, t.m.have_version);
+		else /* the worker joins when it knows that the shards do not wait for it */
+			inbox_announce(shard, worker, inbox_newest(shard, worker), 1);
 	}
 	return any;
 }

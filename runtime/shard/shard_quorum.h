@@ -18,9 +18,11 @@
  *
  * Collectives. A worker in a collective call makes no step before all others have joined, so shards
  * must not wait for it. It sends MESSAGE_PARK with the number of the collective. A quorum is then
- * at most the number of the other workers. A push names the number of collectives that its worker
- * has completed. When a collective is complete, all workers have joined it, so this push ends the
- * parking of all of them. The order in which messages of different workers arrive does not matter.
+ * at most the number of the other workers. The shard answers with a notice, for which the worker
+ * waits before it joins. A push names the number of collectives that its worker has completed. When
+ * a collective is complete, all workers have joined it, so this push ends the parking of all of
+ * them, except of those that have joined the next. The order in which messages of different workers
+ * arrive does not matter.
  *
  * Time. In a simulated job each turn of the shard's rank counts as one millisecond of the grace. So
  * its exchanges close with the same workers in every run. */

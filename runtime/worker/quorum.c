@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "job/messages.h"
 #include "job/peers.h"
+#include "job/progress_token.h"
 #include "model/model.h"
 #include "model/snapshot.h"
 #include "worker/lane.h"
@@ -11,6 +12,7 @@
 #include "worker/state.h"
 #include "worker/upload.h"
 #include <math.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -30,7 +32,10 @@ struct quorum_shard_state {
 };
 
 struct quorum {
-	int parked; /* 1: no push followed the message that parked this worker */
+	uint64_t joined;     /* the last collective that the shards were told of; 0: none */
+	uint32_t mark;       /* the field `anchor` of messages */
+	atomic_int unshared; /* 1: not all ranks have opened or restored the model yet */
+	atomic_int makes;    /* 1: the thread of the model makes messages, without the token */
 	float weight;
 	uint32_t n_shards;
 	struct quorum_shard_state of[]; /* [shard] */
@@ -61,15 +66,21 @@ static void quorum_close(struct worker *w)
 	w->quorum = NULL;
 }
 
-/* Before its first push a worker need not park, because the others have pushed nothing either. So
- * no message is under way when a checkpoint is restored. */
 static void quorum_restart(struct worker *w)
 {
 	struct quorum *q = w->quorum;
 
-	q->parked = 1;
+	q->joined = 0;
+	q->unshared = 1;
+	q->makes = 0;
 	for (uint32_t s = 0; s < q->n_shards; s++)
 		q->of[s] = (struct quorum_shard_state){ .counted = (unsigned)w->job->workers };
+}
+
+static void quorum_begin(struct worker *w, const float *params)
+{
+	(void)params;
+	w->quorum->unshared = 0;
 }
 
 int quorum_set_weight(struct worker *w, float weight)
@@ -100,13 +111,16 @@ float quorum_weight(const struct quorum *quorum)
 
 static void quorum_step_begins(struct worker *w)
 {
-	w->quorum->parked = 0;
+	progress_enter(w->job);
+	w->quorum->makes = 1;
+	w->quorum->mark = (uint32_t)messages_completed(w->job);
+	progress_unlock(w->job);
 }
 
 /* The number of collectives that this worker has completed, or of the one that it joins. */
 static uint32_t quorum_mark(const struct worker *w)
 {
-	return (uint32_t)(messages_next(w->job) - !w->quorum->parked);
+	return w->quorum->mark;
 }
 
 /* ---- publications ------------------------------------------------------------ */
@@ -128,6 +142,7 @@ static void ask(struct worker *w, uint32_t shard)
 	if (!lane_free(w->lanes, shard))
 		return;
 	w->quorum->of[shard].reading = READS_ANSWER;
+	w->quorum->mark = (uint32_t)messages_completed(w->job);
 	upload_without(w, shard, MESSAGE_ASK);
 	lane_post(w->lanes, shard);
 }
@@ -296,11 +311,13 @@ static void forget_missed(struct quorum *q)
 static void quorum_sent(struct worker *w, uint64_t elements)
 {
 	(void)elements;
+	w->quorum->makes = 0;
 	forget_missed(w->quorum);
 }
 
 static void quorum_pull_ends(struct worker *w)
 {
+	w->quorum->makes = 0;
 	w->model.stats->missed_exchanges += quorum_missed(w->quorum);
 }
 
@@ -310,45 +327,69 @@ int quorum_ask(struct worker *w)
 
 	if (rc)
 		return rc;
-	w->quorum->parked = 0;
+	quorum_step_begins(w);
 	forget_missed(w->quorum);
 	step_unpushed(&w->step);
 	upload_empty(w, MESSAGE_ASK);
+	w->quorum->makes = 0;
 	return 0;
 }
 
-static int posted(void *context)
+/* Returns 1 if the shards have counted all messages of this worker, or if the model's thread has
+ * begun to make more. */
+static int all_counted(void *context)
 {
-	return lanes_post(context);
+	const struct worker *w = context;
+
+	if (w->quorum->makes)
+		return 1;
+	int all = lanes_post(w->lanes);
+
+	for (uint32_t s = 0; s < w->quorum->n_shards && all; s++)
+		all = lane_acknowledged(w->lanes, s);
+	return all;
 }
 
 static void describe(void *context, char *text, size_t cap)
 {
-	(void)context;
+	const struct worker *w = context;
+	uint32_t s = 0;
+
+	while (s + 1 < w->quorum->n_shards && lane_acknowledged(w->lanes, s))
+		s++;
 	snprintf(text, cap,
-		 "room in the queues to the shards, to report that this rank is in a collective "
-		 "call");
+		 "an answer of shard %u at %s to the report that this rank joins a collective call",
+		 s, rank_text(w->job, home_rank(w->model.home, s)));
 }
 
-/* Only a collective of the model's own job has all its workers. */
+/* Waits for the answers, so that at most one message to each shard is unread, and no answer is
+ * under way when the model is restored or closed. A push that waits must be counted first. That
+ * does not need this rank in the collective, because the shards wait for none that is in it.
+ *
+ * Only a collective of the model's own job has all its workers. While another thread makes a push,
+ * this worker makes steps, and need not park. */
 int quorum_park(struct worker *w)
 {
 	struct quorum *q = w->quorum;
+	int rc;
 
-	if (!q || q->parked || !messages_claimed(w->job))
+	if (!q || q->unshared || q->makes || !messages_joins(w->job) ||
+	    q->joined == messages_next(w->job))
 		return 0;
-	for (uint32_t s = 0; s < q->n_shards; s++)
-		if (!lane_free(w->lanes, s))
-			return 0;
-	q->parked = 1;
+	q->joined = messages_next(w->job);
+	rc = progress_until(w->job, all_counted, describe, w);
+	if (rc || q->makes)
+		return rc;
+	q->mark = (uint32_t)q->joined;
 	upload_empty(w, MESSAGE_PARK);
-	return progress_until(w->job, posted, describe, w->lanes);
+	return progress_until(w->job, all_counted, describe, w);
 }
 
 const struct step_hooks quorum_hooks = { .used = quorum_used,
 					 .open = quorum_open,
 					 .close = quorum_close,
 					 .restart = quorum_restart,
+					 .begin = quorum_begin,
 					 .step_begins = quorum_step_begins,
 					 .mark = quorum_mark,
 					 .sent = quorum_sent,

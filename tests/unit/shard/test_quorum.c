@@ -2,6 +2,7 @@
  * Exchanges that close on a quorum: a worker that is late delays nobody, its drift counts once at
  * the next exchange, and it catches up with what was published without it. */
 #include "base/bytes.h"
+#include "job/progress_token.h"
 #include "job/state.h"
 #include "shard/gather.h"
 #include "shard/state.h"
@@ -12,6 +13,7 @@
 #include "cases.h"
 #include "scratch.h"
 #include <math.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -207,6 +209,111 @@ TEST(quorum__a_publication_is_overwritten_before_it_is_read__the_worker_asks)
 	run_in_job(RANKS, sleep_in_a_pull, shared_memory(sizeof(struct ledger)));
 }
 
+/* ---- collectives ---------------------------------------------------------------- */
+
+/* Each rank exchanges, joins a collective before its pull, and exchanges again. */
+static void meet_before_the_pull(sluice_job *job, int rank, void *argument)
+{
+	struct ledger *l = argument;
+	float params[N];
+	sluice_model *model = open_model(job, params, DENSE "quorum=3 grace=0");
+
+	for (int e = 0; e < 3; e++) {
+		CHECK_STEP(model, params, params);
+		params[rank] += 1;
+		CHECK_OK(sluice_push(model, params));
+		for (int i = 0; i < 2 * e; i++)
+			CHECK_OK(sluice_barrier(job));
+		CHECK_OK(sluice_pull(model, params));
+		exchange(model, l, rank, params);
+	}
+	finish(job, model, params);
+	sluice_model_close(&model);
+}
+
+TEST(quorum__a_collective_between_push_and_pull__the_pull_returns)
+{
+	run_in_job(RANKS, meet_before_the_pull, shared_memory(sizeof(struct ledger)));
+}
+
+/* Rank LATE joins collective after collective without a push. The others exchange before each of
+ * them, which they could not if they waited for it. */
+static void join_again_and_again(sluice_job *job, int rank, void *argument)
+{
+	enum { TIMES = 5 };
+	struct ledger *l = argument;
+	float params[N];
+	sluice_model *model = open_model(job, params, DENSE "quorum=4");
+
+	for (int t = 0; t < TIMES; t++) {
+		if (rank != LATE) {
+			exchange(model, l, rank, params);
+			exchange(model, l, rank, params);
+		}
+		CHECK_OK(sluice_barrier(job));
+	}
+	finish(job, model, params);
+	CHECK(step_of(model).exchanges == 2 * TIMES);
+	exchange(model, l, rank, params);
+	finish(job, model, params);
+	CHECK(step_of(model).exchanges == 2 * TIMES + 1);
+	sluice_model_close(&model);
+}
+
+TEST(quorum__a_worker_joins_collectives_without_a_push__the_others_exchange)
+{
+	run_in_job(RANKS, join_again_and_again, shared_memory(sizeof(struct ledger)));
+}
+
+static void *join(void *job)
+{
+	CHECK_OK(sluice_barrier(job));
+	return NULL;
+}
+
+/* Waits until another thread of this rank is in a collective. */
+static void await_thread(sluice_job *job, uint64_t completed)
+{
+	int in = 0;
+
+	while (!in) {
+		sleep_ms(1);
+		progress_take(job);
+		in = job->messages.seq > completed;
+		progress_release(job);
+	}
+}
+
+/* Rank LATE waits in a collective, as does a thread of rank 0, which exchanges meanwhile with those
+ * ranks that have not joined. */
+static void exchange_while_a_thread_waits(sluice_job *job, int rank, void *argument)
+{
+	struct ledger *l = argument;
+	float params[N];
+	sluice_model *model = open_model(job, params, DENSE "quorum=4");
+	const uint64_t completed = job->messages.seq;
+	pthread_t thread;
+
+	exchange(model, l, rank, params);
+	if (rank == 0) {
+		CHECK(!pthread_create(&thread, NULL, join, job));
+		await_thread(job, completed);
+	}
+	for (int e = 0; e < 3 && rank != LATE; e++)
+		exchange(model, l, rank, params);
+	if (rank)
+		join(job);
+	else
+		CHECK(!pthread_join(thread, NULL));
+	finish(job, model, params);
+	sluice_model_close(&model);
+}
+
+TEST(quorum__a_push_during_the_collective_of_a_thread__the_others_stay_parked)
+{
+	run_in_job(RANKS, exchange_while_a_thread_waits, shared_memory(sizeof(struct ledger)));
+}
+
 /* ---- without late workers ------------------------------------------------------ */
 
 /* The same training with and without a quorum of all workers has the same bits. */
@@ -383,6 +490,7 @@ static void save_with_a_late_worker(sluice_job *job, int rank, void *argument)
 	sluice_model_close(&model);
 
 	model = open_model(job, own, DENSE "quorum=3 grace=0");
+	CHECK_OK(sluice_barrier(job));
 	CHECK_OK(sluice_restore(model, a->dir, own, &done));
 	CHECK(done == 6 * PERIOD - 1);
 	check_same(job, local_base(model->worker->local), N * sizeof(float));
