@@ -77,8 +77,8 @@ class Training:
         before, began = ways.sent_on_the_wire(), time.perf_counter()
         for _ in range(steps):
             self.make_step()
+        self.job.barrier()  # a way is as fast as its slowest rank
         self.times.append((time.perf_counter() - began) / steps)
-        self.job.barrier()
         self.wire += (ways.sent_on_the_wire() - before) / steps
 
     def facts(self):
@@ -169,6 +169,8 @@ def main():
     args = parser.parse_args()
     if not args.ways:
         args.ways = list(WAYS) if args.work == "curve" else [ALONE, *(name for name in WAYS if "betas" not in name)]
+    if args.work == "times" and args.rounds > 4 and any("freeze" in name for name in args.ways):
+        parser.error("--rounds: at most 4 with freeze, whose first 50 steps are dense and are the ones to time")
     done = lines_of(args.results)
     job = ways.start()
     {"curve": curve, "times": times}[args.work](job, args, text_of(args.text), done)
