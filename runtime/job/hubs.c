@@ -13,9 +13,15 @@ enum {
 	ROW_BYTES = COLLECTIVE_HEADER_BYTES + COLLECTIVE_BYTES
 };
 
+/* The descriptor of a peer's lines in a group. */
+struct offer {
+	int came;
+	uint8_t descriptor[REGION_DESCRIPTOR_BYTES];
+};
+
 struct hubs {
-	uint8_t **offers; /* [rank], in a group: the descriptor of its lines, or NULL */
-	int *offering;    /* [rank]: see hubs_offering() */
+	struct offer *offers; /* [rank] in a group, NULL in a root */
+	int *offering;        /* [rank] in a root, NULL in a group: see hubs_offering() */
 	/* on a member */
 	struct region *rows; /* a row for each rank, and then a head for each rank */
 	uint64_t arrived;    /* the last round whose messages are in the rows */
@@ -87,9 +93,11 @@ int hubs_open(sluice_job *job)
 	struct hubs *hubs = job->hubs = calloc(1, sizeof(*hubs));
 	if (!hubs)
 		return fail(SLUICE_ENOMEM, "no memory for %d peers", job->size);
-	hubs->offers = calloc((size_t)job->size, sizeof(*hubs->offers));
-	hubs->offering = calloc((size_t)job->size, sizeof(*hubs->offering));
-	if (!hubs->offers || !hubs->offering)
+	if (job->group)
+		hubs->offers = calloc((size_t)job->size, sizeof(*hubs->offers));
+	else
+		hubs->offering = calloc((size_t)job->size, sizeof(*hubs->offering));
+	if (!hubs->offers && !hubs->offering)
 		return fail(SLUICE_ENOMEM, "no memory for %d peers", job->size);
 	hubs->arrived = hubs->put = hubs->begun = FIRST_FORWARDED - 1;
 	hubs->stride = ROW_BYTES;
@@ -109,8 +117,6 @@ void hubs_close(sluice_job *job)
 	for (int p = 0; hubs->members && p < job->size; p++)
 		if (hubs->members[p])
 			hubs->members[p]->endpoint->transport->ops->remote_close(&hubs->members[p]);
-	for (int p = 0; hubs->offers && p < job->size; p++)
-		free(hubs->offers[p]);
 	region_close(&hubs->rows);
 	region_close(&hubs->board);
 	free(hubs->offers);
@@ -124,18 +130,18 @@ void hubs_close(sluice_job *job)
 
 void hubs_keep_offer(sluice_job *group, int peer, const uint8_t *descriptor)
 {
-	uint8_t **offer = &group->hubs->offers[peer];
+	struct offer *offer = &group->hubs->offers[peer];
 
 	TOKEN_HELD(group);
-	if (!*offer)
-		*offer = malloc(REGION_DESCRIPTOR_BYTES);
-	if (*offer)
-		memcpy(*offer, descriptor, REGION_DESCRIPTOR_BYTES);
+	offer->came = 1;
+	memcpy(offer->descriptor, descriptor, sizeof(offer->descriptor));
 }
 
 const uint8_t *hubs_offer(const sluice_job *group, int peer)
 {
-	return group->hubs->offers[peer];
+	const struct offer *offer = &group->hubs->offers[peer];
+
+	return offer->came ? offer->descriptor : NULL;
 }
 
 int *hubs_offering(sluice_job *root, int peer)
