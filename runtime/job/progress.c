@@ -89,7 +89,9 @@ static sluice_job *group_of_imm(sluice_job *root, int *peer, uint32_t *imm)
 {
 	const uint32_t kind = *imm >> IMM_KIND_SHIFT & 7;
 	sluice_job *group = groups_at(root, *imm >> IMM_GROUP_SHIFT & (GROUPS_MAX - 1));
-	if (!kind || (kind == IMM_MEMBERS && !group)) { /* both sides wait for such an offer */
+	/* A rank that offers its lines does not finalize before the peer has answered, unless the
+	 * group fails, and a group that has failed stays. */
+	if (!kind || (kind == IMM_MEMBERS && !group)) {
 		refuse_imm(root, *peer, *imm);
 		return NULL;
 	}
