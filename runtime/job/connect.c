@@ -200,11 +200,27 @@ int connect_all(sluice_job *job)
 /* ---- later ------------------------------------------------------------------- */
 
 /* Returns 1 if this rank writes its offer first. The peer answers once it has read the offer. After
- * the answer, the place may be written again, for another group. So is the place of the answer, as
- * the other rank writes its next offer only after it has read the answer. */
+ * the answer, both places may be written again, for another group. A group that has failed gets no
+ * answer, so the next offer may overwrite its offer before the peer has read it. */
 static int offers_first(const sluice_job *group, int peer)
 {
 	return group->root->rank < group_root_rank(group, peer);
+}
+
+/* Returns 1 if this rank may write its offer for a group to the peer. */
+static int may_offer_first(const sluice_job *group, int in_root)
+{
+	const uint32_t last = *hubs_offering(group->root, in_root);
+	const sluice_job *unanswered = groups_at(group->root,
+						 last >> IMM_GROUP_SHIFT & (GROUPS_MAX - 1));
+
+	return !unanswered || unanswered->failure.code;
+}
+
+/* The checksum includes the group, so parts of two offers are not taken for one. */
+static uint32_t offer_checksum(const uint8_t *offer)
+{
+	return crc32c(crc32c(0, offer, 4), offer + OFFER_HEAD, REGION_DESCRIPTOR_BYTES);
 }
 
 int connect_take_offer(sluice_job *group, int peer)
@@ -212,12 +228,16 @@ int connect_take_offer(sluice_job *group, int peer)
 	const int in_root = group_root_rank(group, peer);
 	uint8_t copy[OFFER_BYTES];
 
+	if (!group->hubs)
+		return -1;
 	memcpy(copy, line_of(group->root, in_root) + LINE_OFFER, sizeof(copy));
-	if (!group->hubs || get_le32(copy) != group->group_bits.imm ||
-	    get_le32(copy + 4) != crc32c(0, copy + OFFER_HEAD, REGION_DESCRIPTOR_BYTES))
+	if (get_le32(copy) != group->group_bits.imm)
+		return 0; /* this group has failed on the peer, which connects in another one */
+	if (get_le32(copy + 4) != offer_checksum(copy))
 		return -1;
 	hubs_keep_offer(group, peer, copy + OFFER_HEAD);
-	if (offers_first(group, peer))
+	if (offers_first(group, peer) &&
+	    *hubs_offering(group->root, in_root) == group->group_bits.imm)
 		*hubs_offering(group->root, in_root) = 0;
 	return 0;
 }
@@ -248,14 +268,14 @@ static int all_offered(void *context)
 		if (!is_needed(o, p))
 			continue;
 		const int in_root = group_root_rank(group, p), first = offers_first(group, p);
-		if (!o->written[p] && (first ? !*hubs_offering(group->root, in_root) :
-					       hubs_offer(group, p) != NULL)) {
+		if (!o->written[p] &&
+		    (first ? may_offer_first(group, in_root) : hubs_offer(group, p) != NULL)) {
 			const int rc = lines_offer(group, p, OFFER_BYTES);
 			if (rc && rc != SLUICE_EAGAIN)
 				return rc;
 			o->written[p] = !rc;
 			if (first && !rc)
-				*hubs_offering(group->root, in_root) = 1;
+				*hubs_offering(group->root, in_root) = group->group_bits.imm;
 		}
 		all &= o->written[p] && hubs_offer(group, p);
 	}
@@ -276,7 +296,7 @@ static int prepare_offer(sluice_job *group, int peer)
 	const int rc = describe_held(group, peer, group->lines.own, offer + OFFER_HEAD);
 
 	put_le32(offer, group->group_bits.imm);
-	put_le32(offer + 4, crc32c(0, offer + OFFER_HEAD, REGION_DESCRIPTOR_BYTES));
+	put_le32(offer + 4, offer_checksum(offer));
 	return rc;
 }
 

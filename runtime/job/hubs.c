@@ -21,7 +21,7 @@ struct offer {
 
 struct hubs {
 	struct offer *offers; /* [rank] in a group, NULL in a root */
-	int *offering;        /* [rank] in a root, NULL in a group: see hubs_offering() */
+	uint32_t *offering;   /* [rank] in a root, NULL in a group: see hubs_offering() */
 	/* on a member */
 	struct region *rows; /* a row for each rank, and then a head for each rank */
 	uint64_t arrived;    /* the last round whose messages are in the rows */
@@ -144,7 +144,7 @@ const uint8_t *hubs_offer(const sluice_job *group, int peer)
 	return offer->came ? offer->descriptor : NULL;
 }
 
-int *hubs_offering(sluice_job *root, int peer)
+uint32_t *hubs_offering(sluice_job *root, int peer)
 {
 	TOKEN_HELD(root);
 	return &root->hubs->offering[peer];

@@ -55,8 +55,9 @@ int hubs_peers(const sluice_job *job);
 void hubs_keep_offer(sluice_job *group, int peer, const uint8_t *descriptor);
 /* Returns NULL if it has not arrived. */
 const uint8_t *hubs_offer(const sluice_job *group, int peer);
-/* In a root: 1 while a descriptor that this rank wrote to the peer may not have been read yet. */
-int *hubs_offering(sluice_job *root, int peer);
+/* In a root: the group_bits.imm of the group for which this rank last wrote a descriptor to the
+ * peer, while the peer may not have read it yet, else 0. */
+uint32_t *hubs_offering(sluice_job *root, int peer);
 
 /* ---- rows ---- */
 /* The memory to which the hub of this member puts the messages of a round. NULL on a hub. */

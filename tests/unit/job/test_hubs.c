@@ -4,7 +4,12 @@
  * processes. */
 #include "ranks.h"
 #include "scratch.h"
+#include "base/bytes.h"
+#include "job/collective.h"
+#include "job/connect.h"
 #include "job/hubs.h"
+#include "job/peers.h"
+#include "job/progress_token.h"
 #include "job/state.h"
 #include "sluice_region.h"
 #include "thinned.h"
@@ -440,6 +445,81 @@ TEST_IN_RANKS(two_groups_with_hubs__connect_in_two_threads, 5)
 		for (int i = 0; i < 2; i++)
 			sluice_finalize(&group[i]);
 	}
+	sluice_finalize(&job);
+	return 0;
+}
+
+/* Rank 4 fails in a group when the others have offered it their lines there. It does not answer. */
+static void leave_offers_unanswered(sluice_job *group)
+{
+	CHECK_OK(collective_run(group, COLLECTIVE_OPEN, NULL, 0, 0, NULL));
+	progress_take(group);
+	for (int p = 1; p < 4; p++)
+		while (!hubs_offer(group, p))
+			progress_poll(group);
+	job_fail(group, SLUICE_EINVAL, group->rank, "as the test wants it");
+	progress_release(group);
+}
+
+/* Rank 1 offers its lines once more, in the group that all ranks have left. */
+static void offer_again(sluice_job *group)
+{
+	progress_take(group);
+	CHECK_OK(lines_offer(group, 4, 8 + REGION_DESCRIPTOR_BYTES));
+	progress_release(group);
+}
+
+TEST_IN_RANKS(group__that_fails_while_its_ranks_connect__leaves_the_next_group_alone, 5)
+{
+	sluice_job *job = join_with_hubs(0, 0), *group = NULL, *failed, *next = NULL;
+
+	be_impatient(job, 5000); /* the groups inherit it */
+	CHECK_OK(sluice_split(job, 0, 0, &group));
+	CHECK_OK(sluice_split(job, 0, 0, &next));
+	ring(job); /* connects all pairs in the root, but not in the groups */
+	if (rank == 4)
+		leave_offers_unanswered(group);
+	else {
+		CHECK(connect_pairs(group, NULL, NULL, "the test") == SLUICE_EPEER);
+		CHECK(error_says("as the test wants it", "rank 4"));
+	}
+	failed = group; /* it keeps its memory, because peers may still write to it */
+	sluice_finalize(&group);
+	sum_of(job);
+	if (rank == 1)
+		offer_again(failed);
+	sum_of(job);
+	ring(next);
+	sum_of(next);
+	sluice_finalize(&next);
+	sum_of(job);
+	sluice_finalize(&job);
+	return 0;
+}
+
+/* An offer may be read when the peer has already written the next one to its place, as a whole or
+ * in part. */
+TEST_IN_RANKS(offer__that_another_one_overwrites__is_not_taken, 3)
+{
+	sluice_job *job = join_with_hubs(0, 0), *group[2] = { NULL, NULL };
+
+	for (int i = 0; i < 2; i++)
+		CHECK_OK(sluice_split(job, 0, 0, &group[i]));
+	ring(group[1]);
+	progress_take(job);
+	if (rank) {
+		uint8_t *offer = line_of(job, 3 - rank) + LINE_OFFER;
+
+		CHECK(connect_take_offer(group[0], 3 - rank) == 0);
+		CHECK(!hubs_offer(group[0], 3 - rank));
+		put_le32(offer, group[0]->group_bits.imm); /* with the next one's descriptor */
+		CHECK(connect_take_offer(group[0], 3 - rank) < 0);
+		CHECK(!hubs_offer(group[0], 3 - rank));
+	}
+	progress_release(job);
+	sum_of(job);
+	for (int i = 0; i < 2; i++)
+		sluice_finalize(&group[i]);
 	sluice_finalize(&job);
 	return 0;
 }
