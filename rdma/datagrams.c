@@ -10,6 +10,7 @@
 #include "sluice.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,7 +36,7 @@ struct datagrams {
 	struct region *memory; /* a slot for each receive, then for each send */
 	uint32_t qkey, receives, sends;
 	uint64_t sent, done; /* sends posted, and completed */
-	uint64_t hung;       /* the number of sends that had not completed in time */
+	int hung;            /* 1: sends had not completed in time, and none has since */
 	int failed;          /* errno of starting the queue pair again after an error, or 0 */
 };
 
@@ -68,6 +69,7 @@ static int start_pair(struct datagrams *d)
 				IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY);
 
 	d->sent = d->done = 0;
+	d->hung = 0;
 	for (uint64_t i = 0; i < d->receives && !err; i++)
 		err = post_receive(d, i);
 	if (!err)
@@ -118,6 +120,7 @@ static void take_sends(struct datagrams *d)
 	struct ibv_wc wc;
 
 	while (!d->failed && ibv_poll_cq(d->send_cq, 1, &wc) > 0) {
+		d->hung = 0;
 		if (wc.status != IBV_WC_SUCCESS)
 			restart_pair(d, wc.status);
 		else
@@ -125,15 +128,16 @@ static void take_sends(struct datagrams *d)
 	}
 }
 
-/* If a card does not complete datagrams in time, this waits for them only once. */
+/* If a card has not completed datagrams in time, this waits again only after it completes one. */
 void datagrams_forget(struct datagrams *d, struct ibv_ah *ah)
 {
 	const uint64_t until = now_ns() + (uint64_t)LEAVE_MS * 1000000;
 
-	while (!d->failed && d->done < d->sent && d->sent != d->hung) {
+	take_sends(d);
+	while (!d->failed && d->done < d->sent && !d->hung) {
+		sched_yield();
 		take_sends(d);
-		if (now_ns() > until)
-			d->hung = d->sent;
+		d->hung = d->done < d->sent && now_ns() > until;
 	}
 	ibv_destroy_ah(ah);
 }

@@ -525,41 +525,107 @@ CASE(queue_pair_for_datagrams_stops__works_again)
 	close_all(&x);
 }
 
+/* A queue pair for datagrams, and an address that leads to itself. */
+struct alone {
+	struct ibv_device **list;
+	struct ibv_context *context;
+	struct verbs_device devices[VERBS_DEVICES_MOST];
+	struct datagrams *d;
+};
+
+static struct ibv_ah *address_here(struct datagrams *d)
+{
+	struct ibv_ah_attr here = { .dlid = FAKE_LID, .port_num = 1 };
+	struct ibv_ah *ah = datagrams_address(d, &here);
+
+	assert_non_null(ah);
+	return ah;
+}
+
+static void open_alone(struct alone *a)
+{
+	const struct verbs_wanted wanted = { 0 };
+	int n;
+
+	fake.tap = NULL;
+	a->list = ibv_get_device_list(NULL);
+	a->context = ibv_open_device(a->list[0]);
+	assert_int_equal(verbs_devices_find(&wanted, a->devices, &n), 0);
+	assert_int_equal(datagrams_open(a->context, a->devices, &a->d), 0);
+}
+
+static void close_alone(struct alone *a)
+{
+	datagrams_close(&a->d);
+	ibv_close_device(a->context);
+	ibv_free_device_list(a->list);
+}
+
+static void send_alone(struct alone *a, struct ibv_ah *ah, int i)
+{
+	char why[DATAGRAM_WHY_BYTES];
+
+	if (datagrams_send(a->d, ah, datagrams_qpn(a->d), datagrams_qkey(a->d), &i, sizeof(i), why))
+		fail_msg("datagram %d: %s", i, why);
+}
+
 /* A rank that leaves a job of many ends all its connections at once. */
 CASE(more_datagrams_than_slots_are_sent_at_once__all_arrive)
 {
 	enum { SENDS = 200 };
-	const struct verbs_wanted wanted = { 0 };
-	struct ibv_ah_attr here = { .dlid = FAKE_LID, .port_num = 1 };
-	struct ibv_device **list = ibv_get_device_list(NULL);
-	struct ibv_context *context = ibv_open_device(list[0]);
-	char why[DATAGRAM_WHY_BYTES];
-	struct verbs_device devices[VERBS_DEVICES_MOST];
 	struct datagram got;
-	struct datagrams *d;
 	struct ibv_ah *ah;
-	int n;
+	struct alone a;
 
-	fake.tap = NULL;
-	assert_int_equal(verbs_devices_find(&wanted, devices, &n), 0);
-	assert_int_equal(datagrams_open(context, devices, &d), 0);
-	ah = datagrams_address(d, &here);
-	assert_non_null(ah);
+	open_alone(&a);
+	ah = address_here(a.d);
 	for (int i = 0; i < SENDS; i++)
-		if (datagrams_send(d, ah, datagrams_qpn(d), datagrams_qkey(d), &i, sizeof(i), why))
-			fail_msg("datagram %d: %s", i, why);
+		send_alone(&a, ah, i);
 	for (int i = 0; i < SENDS; i++) {
-		assert_int_equal(datagrams_next(d, &got), 1);
+		assert_int_equal(datagrams_next(a.d, &got), 1);
 		assert_int_equal(got.n, sizeof(i));
 		assert_memory_equal(got.bytes, &i, sizeof(i));
-		assert_int_equal(got.qpn, datagrams_qpn(d));
+		assert_int_equal(got.qpn, datagrams_qpn(a.d));
 	}
-	assert_int_equal(datagrams_next(d, &got), 0);
+	assert_int_equal(datagrams_next(a.d, &got), 0);
 	ibv_destroy_ah(ah);
-	datagrams_close(&d);
-	ibv_close_device(context);
-	ibv_free_device_list(list);
+	close_alone(&a);
 	assert_null(fake_leak());
+}
+
+static int looks;
+
+static int count_look(struct ibv_cq *cq, int n, struct ibv_wc *wc)
+{
+	looks++;
+	return fake_poll_cq(cq, n, wc);
+}
+
+CASE(peers_part_after_the_card_has_hung__only_the_first_is_waited_for)
+{
+	enum { PEERS = 5 };
+	struct alone a;
+
+	open_alone(&a);
+	fake_context()->ops.poll_cq = count_look;
+	fake.held = 1;
+	for (int i = 0; i < PEERS; i++) {
+		struct ibv_ah *ah = address_here(a.d);
+
+		send_alone(&a, ah, i);
+		looks = 0;
+		datagrams_forget(a.d, ah);
+		if (i > 0)
+			assert_in_range(looks, 0, 2);
+	}
+	/* After the card has completed a datagram, this waits again. */
+	fake_release(0);
+	struct ibv_ah *ah = address_here(a.d);
+	send_alone(&a, ah, PEERS);
+	looks = 0;
+	datagrams_forget(a.d, ah);
+	assert_true(looks > 2);
+	close_alone(&a);
 }
 
 /* ---- strangers --------------------------------------------------------------------- */
