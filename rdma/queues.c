@@ -55,6 +55,7 @@ struct queues {
 	int ends_seen, ends_missed; /* numbers of queue pairs whose end the device has reported,
 				       or has not */
 	int replaced;               /* replace_receives() was called */
+	int refused;                /* the card has refused a receive, and this was logged */
 	struct owned *pairs;        /* [ranks] */
 	uint32_t ranks, n_pairs;
 	uint32_t mask;         /* size of by_qpn minus 1; at most a quarter of by_qpn is in use */
@@ -422,64 +423,73 @@ int queues_poll(struct queues *q)
 	return n;
 }
 
-/* If the queue is full (ENOMEM), it holds all receives. This can happen because replace_receives()
- * has posted receives in place of some that completed later after all. */
-static int post_receives(struct queues *q, struct ibv_qp *qp, uint32_t n)
+/* Posts *n receives, and subtracts the posted ones from *n. If the queue is full (ENOMEM), it holds
+ * all receives. This can happen because replace_receives() has posted receives in place of some
+ * that completed later after all. */
+static int post_receives(struct queues *q, struct ibv_qp *qp, uint32_t *n)
 {
 	struct ibv_recv_wr chain[RECEIVE_BATCH], *bad;
 
-	while (n > 0) {
-		uint32_t batch = lesser(n, RECEIVE_BATCH);
+	while (*n > 0) {
+		uint32_t batch = lesser(*n, RECEIVE_BATCH);
 		int err;
 
 		for (uint32_t i = 0; i < batch; i++)
 			chain[i] = (struct ibv_recv_wr){ .wr_id = QUEUES_RECEIVE,
 							 .next = i + 1 < batch ? &chain[i + 1] :
 										 NULL };
+		bad = chain;
 		err = qp ? ibv_post_recv(qp, chain, &bad) : ibv_post_srq_recv(q->srq, chain, &bad);
+		*n -= err ? (uint32_t)(bad - chain) : batch;
 		if (err == ENOMEM && q->replaced)
-			return SLUICE_OK;
-		if (err)
-			return fail(SLUICE_EDEVICE, "verbs: %s refuses a receive: %s", q->device,
-				    errno_text(err));
-		n -= batch;
+			*n = 0;
+		else if (err)
+			return fail_quietly(SLUICE_EDEVICE, "verbs: %s refuses a receive: %s",
+					    q->device, errno_text(err));
 	}
 	return SLUICE_OK;
 }
 
-static int refill_pairs(struct queues *q)
+/* Logs the first refusal only, because the next poll tries again. */
+static int refill(struct queues *q, struct ibv_qp *qp, uint32_t *missing)
 {
-	int rc = SLUICE_OK;
+	int rc = post_receives(q, qp, missing);
 
-	for (struct owned *pair = q->pairs; pair < q->pairs + q->ranks && !rc; pair++) {
-		rc = pair->missing ? post_receives(q, pair->qp, pair->missing) : SLUICE_OK;
-		if (!rc) {
-			q->receives_missing -= pair->missing;
-			pair->missing = 0;
-		}
-	}
+	if (rc && !q->refused)
+		log_line(LOG_ERROR, "rdma", "%s", sluice_last_error());
+	q->refused |= rc != 0;
 	return rc;
+}
+
+/* A pair whose receives the card refuses loses its connection, and makes a new one. The others get
+ * theirs. */
+static void refill_pairs(struct queues *q)
+{
+	const struct ibv_wc refused = { .wr_id = QUEUES_RECEIVE, .status = IBV_WC_GENERAL_ERR };
+
+	q->receives_missing = 0;
+	for (struct owned *pair = q->pairs; pair < q->pairs + q->ranks; pair++) {
+		if (pair->missing && refill(q, pair->qp, &pair->missing))
+			q->completed(pair->owner, &refused);
+		q->receives_missing += pair->missing;
+	}
 }
 
 int queues_refill(struct queues *q, int at_once)
 {
-	int rc;
-
 	if (q->receives_missing < RECEIVE_BATCH && !at_once)
 		return SLUICE_OK;
-	if (!q->srq)
-		return refill_pairs(q);
-	rc = post_receives(q, NULL, q->receives_missing);
-	if (!rc)
-		q->receives_missing = 0;
-	return rc;
+	if (q->srq)
+		return refill(q, NULL, &q->receives_missing);
+	refill_pairs(q);
+	return SLUICE_OK;
 }
 
 int queues_pair_start(struct queues *q, struct ibv_qp *qp)
 {
-	const struct owned *pair = q->by_qpn[place_of_qpn(q, qp->qp_num)];
+	uint32_t n = q->by_qpn[place_of_qpn(q, qp->qp_num)]->credits + QUEUES_GREETINGS;
 
-	return q->srq ? SLUICE_OK : post_receives(q, qp, pair->credits + QUEUES_GREETINGS);
+	return q->srq ? SLUICE_OK : refill(q, qp, &n);
 }
 
 /* ---- sleeping --------------------------------------------------------------------- */
@@ -568,17 +578,19 @@ int queues_grow(struct queues *q, uint32_t peers)
 	const uint32_t completions = completions_of(s, peers),
 		       receives = completions - s->log_entries * peers - SPARE_COMPLETIONS;
 	int rc, err = q->fixed ? 0 : ibv_resize_cq(q->cq, (int)completions);
+	uint32_t missing;
 
 	if (err)
 		return fail(err == ENOMEM ? SLUICE_ENOMEM : SLUICE_EDEVICE,
 			    "verbs: %s cannot give its completion queue room for %u peers (%u "
 			    "completions): %s",
 			    q->device, peers, completions, errno_text(err));
-	rc = q->srq && receives > q->receives ? post_receives(q, NULL, receives - q->receives) :
-						SLUICE_OK;
-	if (!rc && receives > q->receives)
-		q->receives = receives;
-	return rc;
+	if (!q->srq || receives <= q->receives)
+		return SLUICE_OK;
+	missing = receives - q->receives;
+	rc = post_receives(q, NULL, &missing);
+	q->receives = receives - missing;
+	return rc ? fail(rc, "%s", sluice_last_error()) : SLUICE_OK;
 }
 
 static int make_queues(struct queues *q, struct ibv_pd *pd, int ranks, uint32_t most)
@@ -586,7 +598,7 @@ static int make_queues(struct queues *q, struct ibv_pd *pd, int ranks, uint32_t 
 	struct ibv_srq_init_attr attr = {
 		.srq_context = &ours, .attr = { .max_wr = q->sizes.receives_most, .max_sge = 1 }
 	};
-	uint32_t places = 16;
+	uint32_t places = 16, missing;
 	int rc;
 
 	while (places < 4 * (uint32_t)ranks)
@@ -607,10 +619,11 @@ static int make_queues(struct queues *q, struct ibv_pd *pd, int ranks, uint32_t 
 		q->srq = ibv_create_srq(pd, &attr);
 		if (!q->srq)
 			return verbs_failed("ibv_create_srq");
-		q->receives = q->sizes.receives;
-		rc = post_receives(q, NULL, q->receives);
+		q->receives = missing = q->sizes.receives;
+		if (post_receives(q, NULL, &missing))
+			return fail(SLUICE_EDEVICE, "%s", sluice_last_error());
 	}
-	return rc ? rc : probe_pair(q, pd);
+	return probe_pair(q, pd);
 }
 
 int queues_open(struct ibv_pd *pd, const char *device, int ranks, uint32_t most,

@@ -75,7 +75,8 @@ const char *queues_look(struct queues *q);
 /* Takes up to QUEUES_AT_ONCE completions and returns their number. */
 int queues_poll(struct queues *q);
 /* Posts receives in place of the used ones, if many are used or at_once is set. Returns 0 or
- * SLUICE_E*. */
+ * SLUICE_E*. If the card refuses the receives that only one queue pair takes, that pair gets a
+ * completion with an error instead. */
 int queues_refill(struct queues *q, int at_once);
 
 /* After queues_arm(), a completion makes this descriptor readable. */

@@ -63,7 +63,9 @@ int fake_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr
 		*bad = wr;
 		if (qp->state == IBV_QPS_RESET)
 			err = EINVAL;
-		else if (q->n_receives == q->max_receives)
+		else if (q->n_receives == q->max_receives ||
+			 (fake.refused_receive && qp->state == IBV_QPS_RTS &&
+			  !--fake.refused_receive))
 			err = ENOMEM;
 		else
 			q->receives[(q->first_receive + q->n_receives++) % q->max_receives] =

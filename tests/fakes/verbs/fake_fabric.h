@@ -55,9 +55,12 @@ struct fake_settings {
 	int no_resize;   /* completion queues keep their size */
 	int no_last_wqe; /* LAST_WQE_REACHED never appears */
 	int frees_taken; /* a place for a receive is free once a queue pair has taken the receive */
-	int held;        /* work requests wait for fake_release() */
-	int silent;      /* work requests get no completion until the queue pair ends */
-	int lazy;        /* datagrams leave when the queue for their completions is polled */
+	/* If not 0, the next chain of receives for a connected queue pair is refused at this
+	 * one, counted from 1 (ibv_post_recv(3): those before it are posted). */
+	uint32_t refused_receive;
+	int held;   /* work requests wait for fake_release() */
+	int silent; /* work requests get no completion until the queue pair ends */
+	int lazy;   /* datagrams leave when the queue for their completions is polled */
 	/* Called without the lock when a completion queue is about to be armed. NULL: nothing is
 	 * called. */
 	void (*arming)(void);

@@ -79,6 +79,31 @@ FRESH(flap__card_without_shared_receive_queues__every_notify_arrives_once_and_in
 	}
 }
 
+/* The card refuses one of the receives that replace used ones: those after it miss a receive, and
+ * those before it do not. */
+FRESH(receives__card_refuses_some_once__connection_is_made_again_and_every_notify_arrives)
+{
+	const uint64_t until = now_ns() + 10 * (uint64_t)PAIR_LOST_MS * 1000000;
+	int sent = 0;
+
+	fake_be(FAKE_IRDMA, 1);
+	struct two x = open_two(DEPTH);
+	fake.refused_receive = 20;
+	for (; sent < 10 * DEPTH; sent++)
+		while (post(0, TRANSFER_PUT_NOTIFY, x.to_inbox, x.near, 0, 8, (uint32_t)sent)) {
+			pair_poll(&pair);
+			if (now_ns() > until)
+				fail_msg("%d were sent: %s", sent, logged);
+		}
+	assert_int_equal(pair_wait(&pair, 1, EVENT_IMM, sent), 0);
+	check_numbers(1, sent);
+	assert_int_equal(fake.refused_receive, 0);
+	assert_int_equal(fake_counts.no_receive, 0);
+	assert_non_null(strstr(logged, "verbs: fake0 refuses a receive: ENOMEM"));
+	assert_non_null(strstr(logged, "connected again to rank 0"));
+	close_all(&x);
+}
+
 /* The connection breaks among them (2), or before them (1), or the card refuses the chain (0). */
 FRESH(gathered__connection_breaks__every_notify_and_get_ends_once_and_in_order)
 {
