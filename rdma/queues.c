@@ -51,11 +51,15 @@ struct queues {
 	const char *failed; /* why the device's events say that the queues no longer work */
 	uint32_t receives_missing;
 	uint32_t receives; /* posted, or completed and not yet posted again */
-	int fixed;         /* the completion queue has room for all peers, as it cannot grow */
+	uint32_t most;     /* peers that may connect */
+	uint32_t places;   /* the most receives that the shared queue holds */
+	uint32_t kept;     /* receives that ended queue pairs may have kept */
+	uint32_t replaced; /* posted in place of such */
+	int fixed; /* the completion queue has room for all peers, and its size does not change */
 	int ends_seen, ends_missed; /* numbers of queue pairs whose end the device has reported,
 				       or has not */
-	int replaced;               /* replace_receives() was called */
-	int refused;                /* the card has refused a receive, and this was logged */
+	int refused, cramped;       /* 1: the card has refused a receive; there was no room for
+				       kept receives; both were logged */
 	struct owned *pairs;        /* [ranks] */
 	uint32_t ranks, n_pairs;
 	uint32_t mask;         /* size of by_qpn minus 1; at most a quarter of by_qpn is in use */
@@ -142,6 +146,7 @@ int queue_sizes_choose(const struct verbs_device *device, uint32_t peers, uint32
 				    device->name, peers, a->max_qp_wr,
 				    s.apart ? a->max_qp_wr : a->max_srq_wr, a->max_cqe, a->max_qp);
 	s.completions = completions_of(&s, s.peers);
+	s.completions_most = cqe;
 	s.max_message = device->port_attr.max_msg_sz;
 	if (!s.max_message || s.max_message > 1u << 30)
 		s.max_message = 1u << 30;
@@ -151,6 +156,18 @@ int queue_sizes_choose(const struct verbs_device *device, uint32_t peers, uint32
 		return fail_quietly(SLUICE_ENOSUPP, "%s cannot read remote memory", device->name);
 	*out = s;
 	return SLUICE_OK;
+}
+
+/* The size with which the completion queue never overruns, even if the shared receive queue is
+ * full, and was filled while one peer took receives from it. */
+static uint32_t completions_of_full(const struct queues *q)
+{
+	const struct queue_sizes *s = &q->sizes;
+	const uint32_t most = completions_of(s, q->most),
+		       full = q->places + s->credits + s->later_credits + QUEUES_GREETINGS +
+			      s->log_entries * q->most + SPARE_COMPLETIONS;
+
+	return q->srq && full > most ? lesser(full, s->completions_most) : most;
 }
 
 /* Returns 1 if completions may be taken. Each may end every entry of one log, so there must be room
@@ -270,19 +287,6 @@ void queues_pair_stop(struct queues *q, struct ibv_qp *qp)
 	drain(q);
 }
 
-/* Replaces the receives that an ended queue pair may have kept. These are at most those for which
- * its peer had credit. A driver whose queue is full refuses more receives, so this never posts too
- * many. */
-static void replace_receives(struct queues *q, uint32_t credits)
-{
-	struct ibv_recv_wr *bad, receive = { .wr_id = QUEUES_RECEIVE };
-	uint32_t n = credits + QUEUES_GREETINGS;
-
-	q->replaced = 1;
-	while (n > 0 && !ibv_post_srq_recv(q->srq, &receive, &bad))
-		n--;
-}
-
 /* The peer learns how many notifies have arrived. A software device may have been in the middle of
  * a packet, so this drains the queue once more after the queue pair has ended. */
 void queues_pair_end(struct queues *q, struct ibv_qp *qp)
@@ -298,8 +302,10 @@ void queues_pair_end(struct queues *q, struct ibv_qp *qp)
 	pair->missing = 0;
 	index_pairs(q);
 	/* The next connection begins with all credits. */
-	if (q->srq && !queues_refill(q, 1) && !complete)
-		replace_receives(q, pair->credits);
+	if (q->srq && !complete)
+		q->kept += pair->credits + QUEUES_GREETINGS;
+	if (q->srq)
+		queues_refill(q, 1);
 }
 
 uint32_t queues_pair_reads(const struct queues *q, struct ibv_qp *qp)
@@ -424,7 +430,7 @@ int queues_poll(struct queues *q)
 }
 
 /* Posts *n receives, and subtracts the posted ones from *n. If the queue is full (ENOMEM), it holds
- * all receives. This can happen because replace_receives() has posted receives in place of some
+ * all receives. This can happen because replace_kept() has posted receives in place of some
  * that completed later after all. */
 static int post_receives(struct queues *q, struct ibv_qp *qp, uint32_t *n)
 {
@@ -461,6 +467,45 @@ static int refill(struct queues *q, struct ibv_qp *qp, uint32_t *missing)
 	return rc;
 }
 
+/* Returns how many more receives may replace kept ones, so that the completion queue does not
+ * overrun. If it has a place for each receive that the shared queue can hold, there is no limit,
+ * because the driver refuses to fill that queue further. */
+static uint32_t room_to_replace(const struct queues *q)
+{
+	const struct queue_sizes *s = &q->sizes;
+	const uint32_t cqe = counted(q->cq->cqe), most = completions_of(s, q->most);
+
+	if (cqe >= q->places + s->log_entries * q->most + SPARE_COMPLETIONS)
+		return UINT32_MAX;
+	return cqe > most + q->replaced ? cqe - most - q->replaced : 0;
+}
+
+/* Replaces receives that ended queue pairs may have kept. The counts are those for which their
+ * peers had credit, so they are too high. Completions must be taken first, because a software
+ * device frees the place of a receive before its completion is taken. */
+static void replace_kept(struct queues *q)
+{
+	uint32_t n = lesser(q->kept, q->sizes.credits + q->sizes.later_credits + QUEUES_GREETINGS);
+
+	if (!q->fixed)
+		q->fixed = !ibv_resize_cq(q->cq, (int)completions_of_full(q));
+	drain(q);
+	if (!has_room(q))
+		return; /* later */
+	if (n > room_to_replace(q) && !q->cramped) {
+		q->cramped = 1;
+		log_line(LOG_WARN, "rdma",
+			 "verbs: %s has too few completions (%d) to replace more of the receives "
+			 "that lost connections may have kept; after many more losses, peers may "
+			 "wait for receives",
+			 q->device, q->cq->cqe);
+	}
+	q->kept -= n;
+	n = lesser(n, room_to_replace(q));
+	q->replaced += n;
+	refill(q, NULL, &n);
+}
+
 /* A pair whose receives the card refuses loses its connection, and makes a new one. The others get
  * theirs. */
 static void refill_pairs(struct queues *q)
@@ -479,8 +524,11 @@ int queues_refill(struct queues *q, int at_once)
 {
 	if (q->receives_missing < RECEIVE_BATCH && !at_once)
 		return SLUICE_OK;
-	if (q->srq)
+	if (q->srq) {
+		if (q->kept)
+			replace_kept(q);
 		return refill(q, NULL, &q->receives_missing);
+	}
 	refill_pairs(q);
 	return SLUICE_OK;
 }
@@ -561,15 +609,32 @@ static int make_completions(struct queues *q, struct ibv_context *context, uint3
 
 /* Some drivers cannot resize a completion queue, and then give the reason even if its size stays:
  * in rdma-core 65 those of hns, qedr and erdma, and irdma for its oldest cards. */
-static int open_completions(struct queues *q, struct ibv_context *context, uint32_t most)
+static int open_completions(struct queues *q, struct ibv_context *context)
 {
 	int rc = make_completions(q, context, q->sizes.completions);
 
-	if (rc || q->sizes.peers >= most || !ibv_resize_cq(q->cq, (int)q->sizes.completions))
+	if (rc || q->sizes.peers >= q->most || !ibv_resize_cq(q->cq, (int)q->sizes.completions))
 		return rc;
 	q->fixed = 1;
 	ibv_destroy_cq(q->cq);
-	return make_completions(q, context, completions_of(&q->sizes, most));
+	return make_completions(q, context, completions_of_full(q));
+}
+
+/* Drivers may give a queue more places than asked for. Some report that only when asked. */
+static int open_receives(struct queues *q, struct ibv_pd *pd)
+{
+	struct ibv_srq_init_attr attr = {
+		.srq_context = &ours, .attr = { .max_wr = q->sizes.receives_most, .max_sge = 1 }
+	};
+	struct ibv_srq_attr found;
+
+	q->srq = ibv_create_srq(pd, &attr);
+	if (!q->srq)
+		return verbs_failed("ibv_create_srq");
+	q->places = attr.attr.max_wr;
+	if (!ibv_query_srq(q->srq, &found) && found.max_wr > q->places)
+		q->places = found.max_wr;
+	return SLUICE_OK;
 }
 
 int queues_grow(struct queues *q, uint32_t peers)
@@ -593,11 +658,8 @@ int queues_grow(struct queues *q, uint32_t peers)
 	return rc ? fail(rc, "%s", sluice_last_error()) : SLUICE_OK;
 }
 
-static int make_queues(struct queues *q, struct ibv_pd *pd, int ranks, uint32_t most)
+static int make_queues(struct queues *q, struct ibv_pd *pd, int ranks)
 {
-	struct ibv_srq_init_attr attr = {
-		.srq_context = &ours, .attr = { .max_wr = q->sizes.receives_most, .max_sge = 1 }
-	};
 	uint32_t places = 16, missing;
 	int rc;
 
@@ -612,13 +674,12 @@ static int make_queues(struct queues *q, struct ibv_pd *pd, int ranks, uint32_t 
 	q->channel = ibv_create_comp_channel(pd->context);
 	if (!q->channel)
 		return verbs_failed("ibv_create_comp_channel");
-	rc = open_completions(q, pd->context, most);
+	rc = q->sizes.apart ? SLUICE_OK : open_receives(q, pd);
+	if (!rc)
+		rc = open_completions(q, pd->context);
 	if (rc)
 		return rc;
-	if (!q->sizes.apart) {
-		q->srq = ibv_create_srq(pd, &attr);
-		if (!q->srq)
-			return verbs_failed("ibv_create_srq");
+	if (q->srq) {
 		q->receives = missing = q->sizes.receives;
 		if (post_receives(q, NULL, &missing))
 			return fail(SLUICE_EDEVICE, "%s", sluice_last_error());
@@ -639,7 +700,8 @@ int queues_open(struct ibv_pd *pd, const char *device, int ranks, uint32_t most,
 	q->sizes = *sizes;
 	q->events = events;
 	q->completed = completed;
-	rc = make_queues(q, pd, ranks, most);
+	q->most = most;
+	rc = make_queues(q, pd, ranks);
 	if (rc) {
 		queues_close(&q);
 		return rc;

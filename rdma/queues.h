@@ -29,6 +29,7 @@ struct queue_sizes {
 	uint32_t receives_most;     /* for all peers that may connect */
 	int apart; /* each queue pair has its own receives, one for each credit and greeting */
 	uint32_t completions, reads, inline_bytes; /* completions: with these peers */
+	uint32_t completions_most;                 /* of the card */
 	uint64_t max_message;
 	uint64_t pair_pinned; /* bytes that the driver pins for a queue pair */
 };

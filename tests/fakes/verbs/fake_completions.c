@@ -237,6 +237,17 @@ struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr
 	return &srq->srq;
 }
 
+/* Soft-RoCE of Linux 6.1 reports the places only here: rxe_query_srq() in rxe_verbs.c. */
+int ibv_query_srq(struct ibv_srq *ibv_srq, struct ibv_srq_attr *attr)
+{
+	const struct fake_srq *srq = (const struct fake_srq *)(const void *)ibv_srq;
+
+	if (fake_fails("ibv_query_srq", EINVAL))
+		return EINVAL;
+	*attr = (struct ibv_srq_attr){ .max_wr = srq->capacity, .max_sge = 1 };
+	return 0;
+}
+
 int ibv_destroy_srq(struct ibv_srq *ibv_srq)
 {
 	struct fake_srq *srq = (struct fake_srq *)(void *)ibv_srq;

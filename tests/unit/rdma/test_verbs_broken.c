@@ -5,6 +5,7 @@
 #include "verbs_two.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "rdma/card_facts.h"
 #include "sluice.h"
 #include "cases.h"
 #include "thinned.h"
@@ -317,6 +318,59 @@ FRESH(reconnect__1000_times_on_a_card_without_shared_receive_queues__each_credit
 	fake_be(FAKE_IRDMA, 1);
 	reconnect();
 	assert_null(strstr(logged, "does not report when a queue pair has taken its last"));
+}
+
+/* A peer that ignores its credit sends until this rank has no receive. Returns how many it sent. */
+static int flood(void)
+{
+	struct ibv_qp *qp = verbs_parts_of(pair.e[0]).qp;
+	struct ibv_send_wr wr = { .opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
+				  .send_flags = IBV_SEND_SIGNALED },
+			   *bad;
+	struct ibv_wc wc = { .status = IBV_WC_SUCCESS };
+	int n = 0;
+
+	for (; wc.status == IBV_WC_SUCCESS; n++) {
+		assert_int_equal(ibv_post_send(qp, &wr, &bad), 0);
+		assert_int_equal(ibv_poll_cq(qp->send_cq, 1, &wc), 1);
+	}
+	return n - 1;
+}
+
+/* Soft-RoCE gives the shared receive queue 8191 places for 4098 receives. */
+FRESH(flood__after_reconnects_without_last_wqe_reached__completion_queue_has_a_place_for_each)
+{
+	enum { MANY = 4096, PLACES = 8191, LOG = 512, SPARE = 64 };
+	static const struct {
+		int max_cqe, no_resize, least;
+	} cases[] = {
+		{ 32767, 0, PLACES },
+		{ MANY + 2 + LOG + SPARE + 100, 0, MANY + 2 },
+		{ 32767, 1, MANY + 2 },
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		fabric_setup(state);
+		fake_be(FAKE_RXE, 1);
+		fake.attr.max_cqe = cases[i].max_cqe;
+		fake.no_resize = cases[i].no_resize;
+		struct two x = open_two(MANY);
+		for (int round = 1; round <= 5; round++) {
+			fake_cm_cut(1);
+			assert_int_equal(post(0, TRANSFER_PUT_NOTIFY, x.to_inbox, x.near, 0, 8, 0),
+					 0);
+			assert_int_equal(pair_wait(&pair, 1, EVENT_IMM, round), 0);
+			assert_int_equal(pair_connect(&pair), 0);
+		}
+		pair_poll(&pair);
+		assert_in_range(flood(), cases[i].least - MANY / 2, PLACES);
+		assert_int_equal(fake_counts.cq_overruns, 0);
+		if (cases[i].least < PLACES)
+			assert_non_null(strstr(logged, "has too few completions"));
+		else
+			assert_null(strstr(logged, "has too few completions"));
+		close_all(&x);
+	}
 }
 
 /* A bond fails over to the port of another card and back: its address follows. */
