@@ -329,8 +329,8 @@ typedef struct sluice_model_step {
 	 * zero, and `steps` does not count the step. */
 	int skipped;
 	/* 1 if params has the same bits on all workers after the last pull. This can be 0 only with
-	 * when=every, when=async, keep= or up=block. With quorum= it is 1 only after an exchange of
-	 * all workers. */
+	 * when=every, when=async, keep= or up=block. With quorum= it is 1 if the newest exchange of
+	 * this worker counted all workers. Another worker may already have a later one. */
 	int in_sync;
 	/* 0 if the next step needs no gradient (when=lazy-server): sluice_push() then accepts NULL.
 	 * Otherwise 1. */
