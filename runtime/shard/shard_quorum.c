@@ -30,6 +30,8 @@ struct quorum_shard {
 	uint32_t completed; /* the most collectives that the worker of any push has completed */
 	int running;        /* 1: the grace runs */
 	uint64_t since;     /* time or turn at which it began */
+	int wrote;          /* 1: the snapshot is that of publication `snapshot` */
+	uint64_t snapshot;
 	struct quorum_worker of[];
 };
 
@@ -69,7 +71,10 @@ static void quorum_restart(struct shard *shard)
 {
 	struct quorum_shard *q = shard->quorum;
 
-	for (int w = 0; q && w < shard->job->workers; w++)
+	if (!q)
+		return;
+	q->wrote = 0;
+	for (int w = 0; w < shard->job->workers; w++)
 		q->of[w] = (struct quorum_worker){ .steps = shard->version };
 }
 
@@ -105,19 +110,33 @@ static const char *judge_message(const struct shard *shard, int worker, const st
 		return "it chooses what there is not";
 	if (m->kind == MESSAGE_PUSH && !(m->norm > 0))
 		return "its weight is not above 0";
+	if (m->kind == MESSAGE_PUSH && shard->rules.recipe->reduce == REDUCE_SENDERS &&
+	    m->norm != 1)
+		return "it has a weight, but reduce=senders has none";
 	return NULL;
 }
 
 static const struct intake intake = { expect_message, judge_message };
 
+/* Returns 1 if the log does not have all publications after this one. */
+static int is_far(const struct shard *shard, uint64_t publication)
+{
+	return shard->published - publication > QUORUM_LOG_ENTRIES;
+}
+
 /* Answers a worker that holds `have` and is too far behind for the log, or does not know what it
- * has missed. */
+ * has missed. Another worker may be reading the snapshot, so it is replaced only when the log no
+ * longer continues it. */
 static void answer_ask(struct shard *shard, int worker, uint64_t have)
 {
+	struct quorum_shard *q = shard->quorum;
 	int rc = 0;
 
-	if (shard->published - have > QUORUM_LOG_ENTRIES)
+	if (is_far(shard, have) && (!q->wrote || is_far(shard, q->snapshot))) {
 		rc = shard_publish_snapshot(shard);
+		q->wrote = !rc;
+		q->snapshot = shard->version;
+	}
 	if (rc)
 		job_fail(shard->job, rc, shard->job->rank, "%s", sluice_last_error());
 	else
