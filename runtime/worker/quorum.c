@@ -27,7 +27,8 @@ struct quorum_shard_state {
 	enum reading reading;
 	uint32_t part;     /* the next part of the snapshot */
 	uint64_t snapshot; /* the version of its first part */
-	uint64_t missed;   /* publications without this worker's drift, in this pull */
+	uint64_t applied;  /* publications since the last one with this worker's drift */
+	uint64_t missed;   /* those before the newest one with its drift */
 	unsigned counted;  /* workers in the newest publication; 0: unknown */
 };
 
@@ -239,7 +240,7 @@ static void take_part(struct worker *w, uint32_t shard, const struct message *m,
 	}
 	of->part = 0;
 	of->reading = READS_DELTAS;
-	of->missed += m->seq - lane_have(w->lanes, shard);
+	of->applied += m->seq - lane_have(w->lanes, shard);
 	of->counted = 0;
 	lane_took(w->lanes, shard, m->seq, m->seq);
 }
@@ -256,9 +257,15 @@ int quorum_took(struct worker *w, uint32_t shard, const struct message *m, const
 		begin_again(w, shard);
 		return 1;
 	}
-	of->missed++;
+	of->applied++;
 	of->counted = m->divisor;
 	return 0;
+}
+
+int quorum_pulled_from(const struct worker *w, uint32_t shard)
+{
+	return w->quorum->of[shard].reading == READS_DELTAS && lane_idle(w->lanes, shard) &&
+	       lane_acknowledged(w->lanes, shard) && !behind(w, shard);
 }
 
 int quorum_pulled(const struct worker *w)
@@ -266,8 +273,7 @@ int quorum_pulled(const struct worker *w)
 	int done = 1;
 
 	for (uint32_t s = 0; s < w->quorum->n_shards && done; s++)
-		done = w->quorum->of[s].reading == READS_DELTAS && lane_idle(w->lanes, s) &&
-		       lane_acknowledged(w->lanes, s) && !behind(w, s);
+		done = quorum_pulled_from(w, s);
 	return done;
 }
 
@@ -279,7 +285,7 @@ uint64_t quorum_missed(const struct quorum *quorum)
 
 	for (uint32_t s = 0; s < quorum->n_shards; s++)
 		most = quorum->of[s].missed > most ? quorum->of[s].missed : most;
-	return most ? most - 1 : 0;
+	return most;
 }
 
 uint64_t quorum_exchanges(const struct worker *w)
@@ -302,22 +308,21 @@ unsigned quorum_counted(const struct quorum *quorum)
 
 /* ---- messages without a drift --------------------------------------------------- */
 
-static void forget_missed(struct quorum *q)
-{
-	for (uint32_t s = 0; s < q->n_shards; s++)
-		q->of[s].missed = 0;
-}
-
 static void quorum_sent(struct worker *w, uint64_t elements)
 {
 	(void)elements;
 	w->quorum->makes = 0;
-	forget_missed(w->quorum);
 }
 
 static void quorum_pull_ends(struct worker *w)
 {
-	w->quorum->makes = 0;
+	struct quorum *q = w->quorum;
+
+	q->makes = 0;
+	for (uint32_t s = 0; s < q->n_shards; s++) {
+		q->of[s].missed = q->of[s].applied ? q->of[s].applied - 1 : 0;
+		q->of[s].applied = 0;
+	}
 	w->model.stats->missed_exchanges += quorum_missed(w->quorum);
 }
 
@@ -328,7 +333,6 @@ int quorum_ask(struct worker *w)
 	if (rc)
 		return rc;
 	quorum_step_begins(w);
-	forget_missed(w->quorum);
 	step_unpushed(&w->step);
 	upload_empty(w, MESSAGE_ASK);
 	w->quorum->makes = 0;

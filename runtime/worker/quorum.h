@@ -23,6 +23,8 @@ void quorum_torn(struct worker *w, uint32_t shard);
 /* Returns 1 if the last push was counted by all shards, and all that they had announced by then is
  * applied. */
 int quorum_pulled(const struct worker *w);
+/* The same for one shard. */
+int quorum_pulled_from(const struct worker *w, uint32_t shard);
 
 /* For a pull without a push: requests the newest publications. */
 int quorum_ask(struct worker *w);
@@ -32,8 +34,8 @@ int quorum_park(struct worker *w);
 /* Sets the weight of the following pushes. */
 int quorum_set_weight(struct worker *w, float weight);
 float quorum_weight(const struct quorum *quorum);
-/* Returns the number of publications of a shard that the last pull caught up with, not counting the
- * one that has this worker's drift; that of the shard with the most. */
+/* Returns the number of publications of a shard between the last two that have this worker's drift;
+ * that of the shard with the most. */
 uint64_t quorum_missed(const struct quorum *quorum);
 /* Returns the smallest number of publications of any shard that this worker has. */
 uint64_t quorum_exchanges(const struct worker *w);

@@ -498,6 +498,13 @@ int worker_advance(struct worker *w, unsigned until)
 	return 1;
 }
 
+/* Returns 1 if a down phase still waits for this shard. */
+static int waits_for(const struct worker *w, uint32_t shard)
+{
+	return w->quorum ? !quorum_pulled_from(w, shard) :
+			   lane_have(w->lanes, shard) < worker_wanted(w, shard);
+}
+
 void worker_describe(void *context, char *text, size_t cap)
 {
 	struct worker *w = context;
@@ -508,8 +515,7 @@ void worker_describe(void *context, char *text, size_t cap)
 	int down = w->step.phase < w->rules.schedule->n_phases &&
 		   schedule_phase(w->rules.schedule, w->step.phase)->direction == PHASE_DOWN;
 	for (uint32_t s = fragment.first; s < fragment.end; s++) {
-		int missing = down ? lane_have(w->lanes, s) < worker_wanted(w, s) :
-				     !lane_posted(w->lanes, s);
+		int missing = down ? waits_for(w, s) : !lane_posted(w->lanes, s);
 		if (missing && !waiting++)
 			first = s;
 	}
