@@ -128,16 +128,18 @@ static void check_conserved(sluice_job *job, const struct ledger *l, const float
 struct sleeper {
 	const char *recipe;
 	struct ledger *ledger;
-	int sleeps; /* exchanges of the others while rank LATE sleeps */
+	int sleeps; /* exchanges of the others while the last ranks sleep */
 	int weighted;
+	int late; /* the number of ranks that sleep; 0: one */
 };
 
-/* Rank LATE sleeps in the middle of a period until the others have completed more exchanges. They
- * could not if they waited for it. */
+/* The last ranks sleep in the middle of a period until the others have completed more exchanges.
+ * They could not if they waited for them. */
 static void sleep_through(sluice_job *job, int rank, void *argument)
 {
 	const struct sleeper *a = argument;
 	struct ledger *l = counts = a->ledger; /* before any rank can push */
+	const int awake = RANKS - (a->late ? a->late : 1);
 	float params[N];
 	sluice_model *model = open_model(job, params, a->recipe);
 
@@ -145,18 +147,18 @@ static void sleep_through(sluice_job *job, int rank, void *argument)
 	if (a->weighted)
 		CHECK_OK(sluice_set(model, SLUICE_WEIGHT, (double)l->weight[rank]));
 	for (int e = 0; e < 3 + a->sleeps + 3; e++) {
-		if (rank == LATE && e == 3)
-			for (int r = 0; r < LATE; r++)
+		if (rank >= awake && e == 3)
+			for (int r = 0; r < awake; r++)
 				await_exchanges(l, r, 3 + a->sleeps);
 		exchange(model, l, rank, params);
-		if (rank == LATE && e == 3)
+		if (rank >= awake && e == 3)
 			CHECK(step_of(model).missed >= (uint64_t)a->sleeps);
 	}
 	finish(job, model, params);
 	check_conserved(job, l, params);
 	sluice_model_stats stats = { .size = sizeof(stats) };
 	CHECK_OK(sluice_stats(model, &stats));
-	CHECK(rank != LATE || stats.missed_exchanges >= (uint64_t)a->sleeps);
+	CHECK(rank < awake || stats.missed_exchanges >= (uint64_t)a->sleeps);
 	CHECK(rank >= SHARDS || stats.absent_workers >= (uint64_t)a->sleeps);
 	sluice_model_close(&model);
 }
@@ -172,11 +174,13 @@ TEST(quorum__a_worker_sleeps_for_two_periods__others_go_on_and_its_drift_counts_
 	sleep_in_job((struct sleeper){ DENSE "quorum=3 grace=0.05", .sleeps = 2 });
 	sleep_in_job((struct sleeper){ DENSE "quorum=2 grace=0", .sleeps = 2 });
 	sleep_in_job((struct sleeper){ DENSE "quorum=3 grace=0.02", .sleeps = 2, .weighted = 1 });
+	sleep_in_job((struct sleeper){ DENSE "reduce=senders quorum=3 grace=0.02", .sleeps = 2 });
 }
 
 TEST(quorum__a_worker_sleeps_longer_than_the_log_lasts__takes_the_parameters_themselves)
 {
 	sleep_in_job((struct sleeper){ DENSE "quorum=3 grace=0.01", .sleeps = 12 });
+	sleep_in_job((struct sleeper){ DENSE "quorum=2 grace=0.01", .sleeps = 12, .late = 2 });
 }
 
 /* A worker that its last exchange has counted sleeps between push and pull, until the shards have
@@ -207,6 +211,38 @@ static void sleep_in_a_pull(sluice_job *job, int rank, void *argument)
 TEST(quorum__a_publication_is_overwritten_before_it_is_read__the_worker_asks)
 {
 	run_in_job(RANKS, sleep_in_a_pull, shared_memory(sizeof(struct ledger)));
+}
+
+/* Rank LATE pulls without a push what the others have published, and then exchanges. */
+static void pull_and_exchange(sluice_job *job, int rank, void *argument)
+{
+	enum { ALONE = 3 };
+	struct ledger *l = argument;
+	float params[N];
+	sluice_model *model = open_model(job, params, DENSE "quorum=3 grace=0.1");
+
+	exchange(model, l, rank, params);
+	CHECK_OK(sluice_barrier(job));
+	const uint64_t before = step_of(model).missed;
+	if (rank == LATE) {
+		for (int r = 0; r < LATE; r++)
+			await_exchanges(l, r, 1 + ALONE);
+		CHECK_OK(sluice_pull(model, params));
+		CHECK(step_of(model).missed == before && step_of(model).exchanges >= ALONE);
+	} else {
+		for (int e = 0; e < ALONE; e++)
+			exchange(model, l, rank, params);
+	}
+	CHECK_OK(sluice_barrier(job));
+	exchange(model, l, rank, params);
+	CHECK(rank != LATE || step_of(model).missed >= ALONE);
+	finish(job, model, params);
+	sluice_model_close(&model);
+}
+
+TEST(quorum__a_pull_without_a_push__the_next_exchange_counts_what_it_brought_as_missed)
+{
+	run_in_job(RANKS, pull_and_exchange, shared_memory(sizeof(struct ledger)));
 }
 
 /* ---- collectives ---------------------------------------------------------------- */
@@ -465,6 +501,7 @@ struct saved {
 	char dir[SCRATCH_PATH];
 	float drift[RANKS][N]; /* of the period in which the checkpoint is made */
 	float common[N];
+	struct ledger ledger; /* only its numbers of exchanges */
 };
 
 /* The checkpoint is made after the first step of a period, before which rank LATE has missed
@@ -477,12 +514,16 @@ static void save_with_a_late_worker(sluice_job *job, int rank, void *argument)
 	sluice_model *model = open_model(job, params, DENSE "quorum=3 grace=0");
 
 	for (int step = 1; step < 6 * PERIOD; step++) {
-		if (rank == LATE && step < 3 * PERIOD)
-			sleep_ms(20);
+		if (rank == LATE && step == PERIOD)
+			for (int r = 0; r < LATE; r++)
+				await_exchanges(&a->ledger, r, 2);
 		for (int i = 0; i < N; i++)
 			params[i] -= 0.01f * noise(47, (uint64_t)step, (uint64_t)rank, (uint64_t)i);
 		CHECK_STEP(model, params, params);
+		if (step % PERIOD == 0)
+			atomic_fetch_add(&a->ledger.exchanges[rank], 1);
 	}
+	CHECK(rank != LATE || step_of(model).exchanges > (6 * PERIOD - 1) / PERIOD);
 	memcpy(base, local_base(model->worker->local), sizeof(base));
 	for (int i = 0; i < N; i++)
 		a->drift[rank][i] = base[i] - params[i];
@@ -615,6 +656,21 @@ static void without_weight(struct message *m)
 	m->norm = 0;
 }
 
+static void with_no_number(struct message *m)
+{
+	m->norm = NAN;
+}
+
+static void with_infinity(struct message *m)
+{
+	m->norm = INFINITY;
+}
+
+static void with_weight(struct message *m)
+{
+	m->norm = 2;
+}
+
 static void of_a_later_version(struct message *m)
 {
 	m->have_version += 5;
@@ -632,17 +688,22 @@ static void of_a_later_collective(struct message *m)
 
 static const struct forgery {
 	void (*forge)(struct message *m);
-	const char *reason;
-} forgeries[] = { { without_weight, "its weight is not above 0" },
-		  { of_a_later_version, "a version that this shard has not published" },
-		  { of_another_step, "step" },
-		  { of_a_later_collective, "a collective that cannot have begun" } };
+	const char *reason, *recipe;
+} forgeries[] = {
+	{ without_weight, "its weight is not above 0", DENSE "quorum=2" },
+	{ with_no_number, "norm nan is not a finite number", DENSE "quorum=2" },
+	{ with_infinity, "norm inf is not a finite number", DENSE "quorum=2" },
+	{ with_weight, "it has a weight", DENSE "reduce=senders quorum=2" },
+	{ of_a_later_version, "a version that this shard has not published", DENSE "quorum=2" },
+	{ of_another_step, "step", DENSE "quorum=2" },
+	{ of_a_later_collective, "a collective that cannot have begun", DENSE "quorum=2" }
+};
 
 static void forge_a_push(sluice_job *job, int rank, void *argument)
 {
 	const struct forgery *f = argument;
 	float params[N];
-	sluice_model *model = open_model(job, params, DENSE "quorum=2");
+	sluice_model *model = open_model(job, params, f->recipe);
 
 	log_capture();
 	CHECK_STEP(model, params, params);
