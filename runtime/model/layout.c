@@ -334,7 +334,7 @@ static int make_shards(struct layout *l, const struct recipe *recipe,
 		s->fragment = i / (l->n_shards / l->n_fragments);
 		s->begin = cut_at(l, l->n_shards, i, i ? s[-1].begin : 0);
 		const uint64_t span = cut_at(l, l->n_shards, i + 1, s->begin) - s->begin;
-		if (span >= SHARD_ELEMENTS_MAX) {
+		if (recipe->transform && span > SHARD_ELEMENTS_MAX) {
 			free(spans);
 			return fail(SLUICE_EINVAL,
 				    "shard %u of %u would have %llu elements, but a shard has at "
