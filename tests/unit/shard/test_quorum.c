@@ -481,8 +481,8 @@ TEST(quorum__workers_that_are_often_late__reach_the_loss_of_a_full_run)
 	static const char *const recipes[] = {
 		DENSE,
 		"up=topk(0.2) down=all signal=drift when=every(2) dense=none ",
-		"up=all,uniform(4) down=all signal=drift when=every(2) update=nesterov(0.5) "
-		"rate=0.5 dense=none ",
+		("up=all,uniform(4) down=all signal=drift when=every(2) update=nesterov(0.5) "
+		 "rate=0.5 dense=none "),
 	};
 	char recipe[200];
 

@@ -27,7 +27,7 @@ static inline sluice_model *drift_open(sluice_job *job, float *params, int n, in
 				       const char *recipe)
 {
 	drift_start(params, n);
-	return OPEN(job, params, .count = (uint64_t)n, .shards = (uint64_t)shards,
+	return OPEN(job, params, .count = (uint64_t)n, .shards = (uint32_t)shards,
 		    .recipe = recipe);
 }
 
