@@ -43,10 +43,15 @@ struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 int ibv_destroy_ah(struct ibv_ah *ah)
 {
 	fake_lock();
-	for (const struct fake_qp *q = fake_qps; q != NULL; q = q->next)
-		for (uint64_t i = q->first; q->qp.qp_type == IBV_QPT_UD && i < q->end; i++)
-			if (q->wrs[i % q->capacity].wr.wr.ud.ah == ah)
-				fake_misuse("ibv_destroy_ah before a datagram has left");
+	for (struct fake_qp *q = fake_qps; q != NULL; q = q->next)
+		for (uint64_t i = q->first; q->qp.qp_type == IBV_QPT_UD && i < q->end; i++) {
+			struct fake_wr *f = &q->wrs[i % q->capacity];
+
+			if (f->wr.wr.ud.ah != ah)
+				continue;
+			fake_misuse("ibv_destroy_ah before a datagram has left");
+			f->wr.wr.ud.ah = NULL;
+		}
 	fake_unlock();
 	free(ah);
 	fake_count(&fake_counts.ahs, -1);
@@ -185,7 +190,7 @@ enum ibv_wc_status fake_send_datagram(struct fake_qp *q, const struct fake_wr *f
 	if (bytes == NULL)
 		return IBV_WC_LOC_PROT_ERR;
 	fake_counts.datagrams_sent++;
-	if (!fake_leads_here(&to->attr)) {
+	if (to == NULL || !fake_leads_here(&to->attr)) {
 		fake_counts.datagrams_vanished++;
 		return IBV_WC_SUCCESS;
 	}
