@@ -11,7 +11,8 @@
 #include "shard/state.h"
 
 static const struct shard_hooks *const rows[SHARD_HOOKS] = {
-	&lazy_sum_hooks, &agreed_hooks, &shard_census_hooks, &shard_async_hooks, &shard_bits_hooks, &shard_quorum_hooks
+	&lazy_sum_hooks,    &agreed_hooks,     &shard_census_hooks,
+	&shard_async_hooks, &shard_bits_hooks, &shard_quorum_hooks
 };
 
 int shard_hooks_open(struct shard *shard)
