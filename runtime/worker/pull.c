@@ -165,16 +165,9 @@ static int pull_here(struct worker *w, int asks)
 	return rc ? rc : target_end(w, pull_begun(w));
 }
 
-/* A pull without a push that brings what was published since this worker's last exchange. Between
- * exchanges the next drift is measured from the parameters that the worker has. */
+/* A pull without a push, which brings the publications since this worker's last exchange. */
 static int pull_newest(struct worker *w)
 {
-	if (w->step.done % w->rules.recipe->every.period)
-		return fail(SLUICE_EINVAL,
-			    "sluice_pull: nothing was pushed since the last pull. Without a push "
-			    "it brings the newest common parameters, but only directly after an "
-			    "exchange, and the last of %llu steps had none",
-			    (unsigned long long)w->step.done);
 	step_pull_alone(&w->step, 1);
 	const int rc = pull_here(w, 1);
 	step_pull_alone(&w->step, 0);
@@ -188,6 +181,18 @@ static int pull_noted(struct worker *w, int asks)
 	return device_scope_end(&scope, w->quorum && asks ? pull_newest(w) : pull_here(w, asks));
 }
 
+/* Between exchanges the next drift is measured from the parameters that the worker has. */
+static int check_newest(const struct worker *w, const char *function)
+{
+	if (w->quorum && w->step.done % w->rules.recipe->every.period)
+		return fail(SLUICE_EINVAL,
+			    "%s: nothing was pushed since the last pull. Without a push it brings "
+			    "the newest common parameters, but only directly after an exchange, "
+			    "and the last of %llu steps had none",
+			    function, (unsigned long long)w->step.done);
+	return 0;
+}
+
 /* Checks the call and records its vector. *asks: as in pull_here(). */
 static int note_pull(sluice_model *model, const sluice_vector *vector, const char *function,
 		     int *asks)
@@ -198,6 +203,8 @@ static int note_pull(sluice_model *model, const sluice_vector *vector, const cha
 	int rc = vector_check(vector, function);
 	if (!rc)
 		rc = step_check(model, model, function, *asks ? STEP_DONE : STEP_PUSHED);
+	if (!rc && *asks)
+		rc = check_newest(model->worker, function);
 	if (rc)
 		return rc;
 	if (!vector->segments && vector->n_segments)

@@ -608,6 +608,7 @@ TEST_IN_JOB(quorum__values_that_do_not_fit_the_job__are_refused, 2)
 	float params[N];
 	uint8_t state[16];
 	sluice_model *model = NULL;
+	const sluice_vector whole = { .data = params };
 	const sluice_model_attr more = ATTR(.count = N, .recipe = DENSE "quorum=3");
 
 	log_capture();
@@ -625,7 +626,11 @@ TEST_IN_JOB(quorum__values_that_do_not_fit_the_job__are_refused, 2)
 	CHECK_STEP(model, params, params);
 	CHECK(sluice_pull(model, params) == SLUICE_EINVAL);
 	CHECK(error_says("only directly after an exchange", "nothing was pushed"));
+	CHECK(sluice_pull_begin(model, &whole) == SLUICE_EINVAL);
+	CHECK(error_says("only directly after an exchange", "sluice_pull_begin"));
 	CHECK_STEP(model, params, params);
+	CHECK_OK(sluice_pull_begin(model, &whole));
+	CHECK_OK(sluice_pull_range(model, 0, N));
 	CHECK_OK(sluice_pull(model, params));
 	sluice_model_close(&model);
 	model = open_model(job, params, DENSE);
