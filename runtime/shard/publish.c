@@ -12,7 +12,6 @@
 #include "shard/inbox.h"
 #include "shard/shard_bits.h"
 #include "shard/shard_hooks.h"
-#include "shard/shard_quorum.h"
 #include "shard/state.h"
 #include <stdatomic.h>
 #include <string.h>
@@ -26,7 +25,7 @@ uint8_t *publish_reserve(struct shard *shard, struct readers readers)
 	const size_t most = shard->at->delta_bytes;
 	uint8_t *entry;
 
-	if (shard->quorum) /* the entry has a place, where late workers find it */
+	if (shard->at->log_places) /* the entry has a place, where late workers find it */
 		shard->log.end = shard->published * most;
 	if (readers.worker == READERS_ALL)
 		return delta_log_reserve(&shard->log, most);
@@ -55,8 +54,7 @@ void publish_commit(struct shard *shard, struct readers readers, const struct me
 	inboxes_wait_since(shard, 0);
 	for (int w = 0; w < shard->job->workers; w++)
 		inbox_announce(shard, w, newest,
-			       job_living(shard->job, w) &&
-				       (!shard->quorum || shard_quorum_counts(shard, w)));
+			       job_living(shard->job, w) && shard_hooks_counts(shard, w));
 }
 
 /* Writes "index 3 of tensor w1" into text, and returns text. */

@@ -103,6 +103,15 @@ size_t shard_hooks_delta_note(struct shard *shard, uint8_t *out)
 	return bytes;
 }
 
+int shard_hooks_counts(const struct shard *shard, int worker)
+{
+	int counts = 1;
+
+	for (const struct shard_hooks *const *row = shard->hooks; *row && counts; row++)
+		counts = (*row)->counts ? (*row)->counts(shard, worker) : 1;
+	return counts;
+}
+
 void shard_hooks_step_ends(struct shard *shard)
 {
 	for (const struct shard_hooks *const *row = shard->hooks; *row; row++)

@@ -34,6 +34,9 @@ struct shard_hooks {
 	uint32_t (*mark)(const struct shard *shard);
 	/* Writes to `out` what follows a delta in its log entry. Returns the number of bytes. */
 	size_t (*delta_note)(struct shard *shard, uint8_t *out);
+	/* Returns 1 if the step counts this worker, which then gets a notice. NULL: it counts all
+	 * living workers. */
+	int (*counts)(const struct shard *shard, int worker);
 	/* Called when the delta is published, before the version is counted. */
 	void (*step_ends)(struct shard *shard);
 };
@@ -50,5 +53,6 @@ uint64_t shard_hooks_count(const struct shard *shard, double density, uint64_t n
 int shard_hooks_pick(struct shard *shard, float *vector, struct pick *out);
 uint32_t shard_hooks_mark(const struct shard *shard);
 size_t shard_hooks_delta_note(struct shard *shard, uint8_t *out);
+int shard_hooks_counts(const struct shard *shard, int worker);
 void shard_hooks_step_ends(struct shard *shard);
 #endif

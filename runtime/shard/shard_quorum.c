@@ -302,7 +302,7 @@ int shard_quorum_excused(const struct shard *shard, int worker)
 	return shard->quorum->of[worker].waits || !is_expected(shard->quorum, worker);
 }
 
-int shard_quorum_counts(const struct shard *shard, int worker)
+static int quorum_counts(const struct shard *shard, int worker)
 {
 	return shard->quorum->of[worker].waits;
 }
@@ -322,4 +322,5 @@ const struct shard_hooks shard_quorum_hooks = { .used = quorum_used,
 						.open = quorum_open,
 						.close = quorum_close,
 						.restart = quorum_restart,
+						.counts = quorum_counts,
 						.step_ends = quorum_step_ends };

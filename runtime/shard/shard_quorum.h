@@ -39,6 +39,4 @@ extern const struct shard_hooks shard_quorum_hooks;
 int shard_quorum_gather(struct shard *shard, int *moved);
 /* Returns 1 if the shard does not wait for a message of this worker. */
 int shard_quorum_excused(const struct shard *shard, int worker);
-/* Returns 1 if the exchange that closes counts this worker, which then gets a notice. */
-int shard_quorum_counts(const struct shard *shard, int worker);
 #endif

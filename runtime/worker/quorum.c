@@ -8,7 +8,6 @@
 #include "model/model.h"
 #include "model/snapshot.h"
 #include "worker/lane.h"
-#include "worker/local.h"
 #include "worker/state.h"
 #include "worker/upload.h"
 #include <math.h>
@@ -103,11 +102,6 @@ int quorum_set_weight(struct worker *w, float weight)
 	return 0;
 }
 
-float quorum_weight(const struct quorum *quorum)
-{
-	return quorum->weight;
-}
-
 /* ---- a push ---------------------------------------------------------------- */
 
 static void quorum_step_begins(struct worker *w)
@@ -116,6 +110,7 @@ static void quorum_step_begins(struct worker *w)
 	w->quorum->makes = 1;
 	w->quorum->mark = (uint32_t)messages_completed(w->job);
 	progress_unlock(w->job);
+	step_set_norm(&w->step, w->quorum->weight);
 }
 
 /* The number of collectives that this worker has completed, or of the one that it joins. */
@@ -221,8 +216,9 @@ static void take_part(struct worker *w, uint32_t shard, const struct message *m,
 	const struct shard_layout *at = &w->layout->shards[shard];
 	struct quorum_shard_state *of = &w->quorum->of[shard];
 	const char *why = judge_part(w, shard, m);
-	float *base = local_base(w->local) + at->begin + snapshot_part(at->span, of->part).begin;
+	float *base = w->kept.of[KEPT_BASE];
 
+	base += at->begin + snapshot_part(at->span, of->part).begin;
 	/* An older snapshot, or one that was replaced since its first part. */
 	if (!why &&
 	    (m->seq <= lane_have(w->lanes, shard) || (of->part && m->seq != of->snapshot))) {

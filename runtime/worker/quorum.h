@@ -33,7 +33,6 @@ int quorum_ask(struct worker *w);
 int quorum_park(struct worker *w);
 /* Sets the weight of the following pushes. */
 int quorum_set_weight(struct worker *w, float weight);
-float quorum_weight(const struct quorum *quorum);
 /* Returns the number of publications of a shard between the last two that have this worker's drift;
  * that of the shard with the most. */
 uint64_t quorum_missed(const struct quorum *quorum);

@@ -35,7 +35,8 @@ struct step {
 	uint64_t overflowed;  /* a coordinate whose value cannot be sent, because it is not
 				 finite */
 	float range; /* for a grid: largest magnitude of the whole vector, for all shards */
-	float norm;  /* for clip=median: 2-norm of the selected values, for all shards */
+	float norm;  /* for all shards: with clip=median, the 2-norm of the selected values; with
+			quorum=, the worker's weight */
 	/* These two members change only with the token held. */
 	int asked; /* 1: a pull is waiting, so deltas may be added to its vector */
 	enum pull_kind pull;

@@ -5,7 +5,6 @@
 #include "model/compressor.h"
 #include "worker/hooks.h"
 #include "worker/lane.h"
-#include "worker/quorum.h"
 #include "worker/state.h"
 #include "worker/worker_census.h"
 
@@ -35,7 +34,7 @@ struct message upload_head(const struct worker *w, uint32_t shard)
 				 .have_version = lane_base(w->lanes, shard),
 				 .anchor = hooks_mark(w),
 				 .span = w->layout->shards[shard].span,
-				 .norm = w->quorum ? quorum_weight(w->quorum) : w->step.norm,
+				 .norm = w->step.norm,
 				 .lr = w->step.lr };
 }
 
