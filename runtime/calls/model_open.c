@@ -391,7 +391,6 @@ static int prepare_model(sluice_model *model, const sluice_model_attr *attr)
 							  model->recipe.decay,
 					 .alpha = model->recipe.update_average.alpha,
 					 .adam = model->recipe.adam,
-					 .freeze = model->recipe.freeze,
 					 .placement = outside ? STEP_OUTSIDE :
 								model->recipe.placement };
 	model->update.tensors = tensors_ruled(model->tensors) ? model->tensors : NULL;

@@ -40,9 +40,10 @@ struct update update_of_step(const struct update *u, uint64_t step, uint64_t fir
 	now.alpha = update_alpha(u, step);
 	if (u->kind != UPDATE_ADAM && u->kind != UPDATE_ADAMW)
 		return now;
-	now.frozen = u->freeze && step > u->freeze;
+	now.frozen = u->adam.freeze && step > u->adam.freeze;
 	now.unbias1 = (float)(1 / (1 - power(u->adam.beta1, step)));
-	now.unbias2 = (float)(1 / sqrt(1 - power(u->adam.beta2, now.frozen ? u->freeze : step)));
+	now.unbias2 = (float)(1 /
+			      sqrt(1 - power(u->adam.beta2, now.frozen ? u->adam.freeze : step)));
 	return now;
 }
 

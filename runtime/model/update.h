@@ -12,7 +12,6 @@ struct update {
 	float momentum, decay;
 	float alpha; /* ema: the weight of the newest mean; 0: 1/t */
 	struct adam_words adam;
-	uint64_t freeze; /* adam: the last step that changes the variance; 0: all steps do */
 	/* adam: the factors 1 / (1 - beta1^t) and 1 / sqrt(1 - beta2^t) of the step; `frozen` is 1
 	 * if the step does not change the variance. */
 	float unbias1, unbias2;

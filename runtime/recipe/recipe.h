@@ -113,6 +113,7 @@ struct lazy_words {
 /* The numbers of update=adam and adamw. decay is only for adamw. */
 struct adam_words {
 	float beta1, beta2, epsilon, decay;
+	uint64_t freeze; /* the last step that changes the variance; 0: all steps do */
 };
 
 /* The arguments of a running average. */
@@ -165,7 +166,6 @@ struct recipe {
 	enum update_kind update;
 	struct average_words update_average;
 	struct adam_words adam;
-	uint64_t freeze; /* the last step that changes the variance of adam; 0: all steps do */
 	struct warmup_words warmup;
 	char dense[256]; /* comma list of patterns, "" for none */
 	float clip;      /* 0: none */

@@ -38,7 +38,7 @@ __extension__ typedef unsigned __int128 fact_set;
 	FACT(DOWN_WORD, axis_given(d, AXIS_DOWN))                                                  \
 	FACT(WARMUP, r->warmup.length > 0)                                                         \
 	FACT(WARMUP_DENSE, r->warmup.dense)                                                        \
-	FACT(FREEZE, r->freeze != 0)                                                               \
+	FACT(FREEZE, r->adam.freeze != 0)                                                          \
 	FACT(FREEZE_SPARSE, freezes_sparse(r))                                                     \
 	FACT(INSIDE_WORD, d->inside_given)                                                         \
 	FACT(OUTSIDE, r->placement == STEP_OUTSIDE)                                                \
@@ -118,8 +118,8 @@ static int diverges(const struct recipe *r)
  * the warm-up is given in epochs. */
 static int freezes_sparse(const struct recipe *r)
 {
-	return r->freeze && (!r->warmup.dense || (r->warmup.unit == WARMUP_STEPS &&
-						  (double)r->freeze > r->warmup.length));
+	return r->adam.freeze && (!r->warmup.dense || (r->warmup.unit == WARMUP_STEPS &&
+						       (double)r->adam.freeze > r->warmup.length));
 }
 
 /* Returns 1 if an average would not set exactly the parameters that are pushed. */

@@ -716,7 +716,7 @@ int read_value(enum axis_id id, struct word *w, struct draft *d)
 		return read_steps_or_none(w,
 					  "freeze= takes the last step that changes the variance "
 					  "of update=adam, 1 to 1000000000, or none",
-					  &d->recipe.freeze);
+					  &d->recipe.adam.freeze);
 	case AXIS_GUARD:
 		rc = read_choice(w, &chosen);
 		d->recipe.guard = (enum guard_kind)chosen;

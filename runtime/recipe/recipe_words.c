@@ -468,8 +468,8 @@ void recipe_print(const struct recipe *r, char text[RECIPE_TEXT_BYTES])
 		write_text(&w, " reduce=senders");
 	if (r->transform)
 		write_text(&w, " transform=dct(%u)", r->transform);
-	if (r->freeze)
-		write_text(&w, " freeze=%llu", (unsigned long long)r->freeze);
+	if (r->adam.freeze)
+		write_text(&w, " freeze=%llu", (unsigned long long)r->adam.freeze);
 }
 
 size_t recipe_word_apart(const char *a, const char *b)

@@ -48,12 +48,12 @@ int schedule_compile(const struct recipe *recipe, uint64_t steps_per_epoch, int 
 					* steps. */
 				       recipe->every.period);
 	out->warmup_dense = recipe->warmup.dense;
-	if (recipe->freeze > out->warmup_steps)
+	if (recipe->adam.freeze > out->warmup_steps)
 		return fail(SLUICE_EINVAL,
 			    "recipe: freeze=%llu is after the dense warm-up of %llu steps "
 			    "(warmup=): the variance of the sparse steps between them would be far "
 			    "too large; write a longer warm-up, or an earlier step",
-			    (unsigned long long)recipe->freeze,
+			    (unsigned long long)recipe->adam.freeze,
 			    (unsigned long long)out->warmup_steps);
 	out->reset = recipe->reset;
 	out->raises = recipe->guard == GUARD_RAISE;

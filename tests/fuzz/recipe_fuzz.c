@@ -37,7 +37,7 @@ static void expect_possible(const struct recipe *r)
 			r->adam.beta2 < 1 && (r->adam.epsilon > 0) == recipe_variance(r) &&
 			r->adam.decay >= 0,
 		"an impossible number of Adam was accepted");
-	require(!r->freeze || (recipe_variance(r) && r->warmup.dense),
+	require(!r->adam.freeze || (recipe_variance(r) && r->warmup.dense),
 		"a variance of sparse steps was frozen");
 	require(r->noise >= 0 && isfinite(r->noise), "an impossible noise was accepted");
 	require(r->memory < MEMORY_LOWPASS ? r->memory_beta == 0 :

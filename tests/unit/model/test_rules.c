@@ -36,7 +36,7 @@ static void reference(const char *recipe, const sluice_tensor_rule *rule, float 
 		sum = strstr(recipe, "nesterov") ? sum + 0.5f * *velocity : *velocity;
 	}
 	if (strstr(recipe, "adam")) {
-		const struct adam_words words = { 0.5f, 0.75f, 1e-4f, 0 };
+		const struct adam_words words = { 0.5f, 0.75f, 1e-4f, 0, 0 };
 		const struct update now = update_of_step(
 			&(struct update){ .kind = UPDATE_ADAM, .adam = words }, t, 0);
 

@@ -118,34 +118,37 @@ TEST(apply__each_rule_and_placement__is_the_double_precision_rule)
 						divisors[w], 0.05f);
 }
 
+static struct adam_words adam_of(struct adam_words words, uint64_t freeze)
+{
+	words.freeze = freeze;
+	return words;
+}
+
 /* Decay apart from the gradient, a variance that stands still, and no momentum at all. */
 TEST(apply__adam__is_the_double_precision_rule)
 {
-	static const struct adam_words words[] = { { 0.9f, 0.999f, 1e-8f, 0 },
-						   { 0.2f, 0.99f, 1e-4f, 0 },
-						   { 0, 0.95f, 1e-8f, 0 },
-						   { 0.5f, 0.5f, 1e-6f, 0 } };
+	static const struct adam_words words[] = { { 0.9f, 0.999f, 1e-8f, 0, 0 },
+						   { 0.2f, 0.99f, 1e-4f, 0, 0 },
+						   { 0, 0.95f, 1e-8f, 0, 0 },
+						   { 0.5f, 0.5f, 1e-6f, 0, 0 } };
 
 	for (size_t w = 0; w < sizeof(words) / sizeof(words[0]); w++)
 		for (unsigned bits = 0; bits < 8; bits++)
 			for (unsigned divisor = 1; divisor < 8; divisor += 3)
-				compare_with_oracle(&(struct update){ .kind = bits & 1 ?
-										      UPDATE_ADAMW :
-										      UPDATE_ADAM,
-								      .adam = words[w],
-								      .decay = bits & 2 ? 0.01f : 0,
-								      .freeze = bits & 4 ? 3 : 0,
-								      .placement = STEP_OUTSIDE },
-						    divisor, 0.05f);
+				compare_with_oracle(
+					&(struct update){
+						.kind = bits & 1 ? UPDATE_ADAMW : UPDATE_ADAM,
+						.adam = adam_of(words[w], bits & 4 ? 3 : 0),
+						.decay = bits & 2 ? 0.01f : 0,
+						.placement = STEP_OUTSIDE },
+					divisor, 0.05f);
 }
 
 /* The factors are those of Adam's paper; far out they are 1. */
 TEST(update_of_step__adam__corrects_the_bias_of_the_averages)
 {
-	const struct update u = { .kind = UPDATE_ADAM, .adam = { 0.5f, 0.75f, 1e-8f, 0 } },
-			    frozen = { .kind = UPDATE_ADAM,
-				       .adam = { 0.5f, 0.75f, 1e-8f, 0 },
-				       .freeze = 2 };
+	const struct update u = { .kind = UPDATE_ADAM, .adam = { 0.5f, 0.75f, 1e-8f, 0, 0 } },
+			    frozen = { .kind = UPDATE_ADAM, .adam = { 0.5f, 0.75f, 1e-8f, 0, 2 } };
 	const struct update first = update_of_step(&u, 1, 0), third = update_of_step(&u, 3, 0),
 			    late = update_of_step(&u, UINT64_MAX, 0);
 
@@ -161,8 +164,7 @@ TEST(update_of_step__adam__corrects_the_bias_of_the_averages)
 TEST(apply__adam_frozen_before_the_first_gradient__takes_its_square)
 {
 	const struct update u = { .kind = UPDATE_ADAM,
-				  .adam = { 0, 0.75f, 1e-30f, 0 },
-				  .freeze = 1,
+				  .adam = { 0, 0.75f, 1e-30f, 0, 1 },
 				  .placement = STEP_OUTSIDE };
 	const struct update dense = update_of_step(&u, 1, 0), sparse = update_of_step(&u, 2, 0);
 	float sum[2] = { 4, 0 }, variance[2] = { 0 };
@@ -183,7 +185,7 @@ TEST(apply__adam_frozen_before_the_first_gradient__takes_its_square)
 TEST(apply__adam_whose_square_overflows__is_an_infinite_change)
 {
 	const struct update u = { .kind = UPDATE_ADAM,
-				  .adam = { 0.9f, 0.99f, 1e-8f, 0 },
+				  .adam = { 0.9f, 0.99f, 1e-8f, 0, 0 },
 				  .placement = STEP_OUTSIDE };
 	const struct update now = update_of_step(&u, 1, 0);
 	float sum[3] = { 1, 1e30f, 0 }, velocity[3] = { 0 }, variance[3] = { 0 };

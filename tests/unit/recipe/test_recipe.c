@@ -62,13 +62,13 @@ TEST(recipe_parse__adam__keeps_gradients_and_its_four_numbers)
 	assert_true(r.adam.beta1 == 0.2f && r.adam.beta2 == 0.99f && r.adam.epsilon == 1e-8f &&
 		    r.adam.decay == 0.1f);
 	assert_true(r.memory == MEMORY_RESIDUAL && r.placement == STEP_OUTSIDE);
-	assert_int_equal(r.freeze, 50);
+	assert_int_equal(r.adam.freeze, 50);
 	assert_true(recipe_velocity(&r) && recipe_variance(&r));
 
 	r = parsed("up=all down=all update=adam(0,0.9,1e-8)");
-	assert_true(!recipe_velocity(&r) && recipe_variance(&r) && !r.freeze);
+	assert_true(!recipe_velocity(&r) && recipe_variance(&r) && !r.adam.freeze);
 	r = parsed("memory=residual update=adam(0.5,0.9,1e-8) freeze=none");
-	assert_true(r.placement == STEP_OUTSIDE && !r.freeze);
+	assert_true(r.placement == STEP_OUTSIDE && !r.adam.freeze);
 }
 
 TEST(recipe_parse__null_empty_and_blank_are_the_default)

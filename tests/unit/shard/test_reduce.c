@@ -176,7 +176,7 @@ TEST(step__any_rule_density_and_residual__is_the_plain_loops_to_the_bit)
 					const struct update update = {
 						.kind = kinds[kind],
 						.momentum = 0.9f,
-						.adam = { 0.9f, 0.99f, 1e-8f, 0 },
+						.adam = { 0.9f, 0.99f, 1e-8f, 0, 0 },
 						.unbias1 = 10,
 						.unbias2 = 10,
 						.decay = bits & 1 ? 0.01f : 0,
