@@ -66,8 +66,7 @@ static int of_port(const struct verbs_device *device)
 	return number_in(path);
 }
 
-/* Returns the value to use for one that is to be resolved. Without rdma_cm nothing is resolved, so
- * it is 0. */
+/* Returns the value, or 0 if rdma_cm would have to resolve it, which is not used here. */
 static int known(int value)
 {
 	return value == PATH_AS_RESOLVED ? 0 : value;

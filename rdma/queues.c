@@ -35,7 +35,7 @@ static char ours;
 struct owned {
 	uint32_t qpn, credits;
 	struct ibv_qp *qp;
-	uint32_t missing;      /* of its own receives */
+	uint32_t missing;      /* receives of this pair that are not posted */
 	void *owner;           /* NULL: free */
 	atomic_int last_taken; /* 1: the device has reported that the pair takes no more receives */
 };

@@ -45,7 +45,7 @@ int verbs_devices_find(const struct verbs_wanted *wanted,
 /* Finds only out[0]. */
 int verbs_device_choose(const struct verbs_wanted *wanted, struct verbs_device *out);
 
-/* What a fork does to the queues of a card, whose pages are private memory of this process. Before
+/* How a fork treats the queues of a card, whose pages belong to this process alone. Before
  * Linux 5.12, the kernel gave a copy to either the parent or the child, and the card kept the
  * original pages. */
 enum verbs_fork {

@@ -114,7 +114,7 @@ def curve(job, args, text, done):
     for name in args.ways:
         training = Training(job, args, text, name)
         facts = {**training.facts(), "lr": args.lr, "seed": args.seed}
-        if any(row["step"] >= args.steps and facts.items() <= row.items() for row in done):
+        if any(row.get("step", 0) >= args.steps and facts.items() <= row.items() for row in done):
             continue
         began = time.perf_counter()
         while training.step < args.steps:
@@ -124,7 +124,7 @@ def curve(job, args, text, done):
             pushed, pulled = training.way.moved(training.step)
             row = {**facts, "step": training.step, "validation_loss": training.loss(), "pushed_total": pushed,
                    "pulled_total": pulled}
-            if training.step >= args.steps:
+            if training.step >= args.steps or training.step % 1000 == 0:
                 row.update(other_rows=training.loss(1000), seconds=time.perf_counter() - began)
             write(job, args.results, row)
         training.way.close()

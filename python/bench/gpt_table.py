@@ -28,20 +28,21 @@ def rows_of(files):
 
 def curves_of(rows):
     """Returns way: (rate, other rates, seed: step: row). Of several rates of a way, it is the one with the lower loss
-    on rows that are not reported."""
+    on rows that are not reported, at the last step for which each of them has that loss."""
     found, best = {}, {}
     for row in rows:
         found.setdefault(row["way"], {}).setdefault(row["lr"], {}).setdefault(row["seed"], {})[row["step"]] = row
     for name, rates in found.items():
-        judged = {lr: next((row["other_rows"] for _, row in sorted(seeds.get(1, {}).items(), reverse=True)
-                            if "other_rows" in row), float("inf")) for lr, seeds in rates.items()}
-        lr = min(rates, key=judged.get)
+        judged = {lr: {step: row["other_rows"] for step, row in seeds.get(1, {}).items() if "other_rows" in row}
+                  for lr, seeds in rates.items()}
+        shared = set.intersection(*(set(of) for of in judged.values()))
+        lr = min(rates, key=lambda lr: judged[lr][max(shared)] if shared else 0)
         best[name] = lr, sorted(set(rates) - {lr}), rates[lr]
     return best
 
 
 def losses(curves, steps):
-    """Returns way: seed: the validation loss after so many steps."""
+    """Returns way: seed: the validation loss at this step."""
     return {name: {seed: of[steps]["validation_loss"] for seed, of in seeds.items() if steps in of}
             for name, (_, _, seeds) in curves.items()}
 
@@ -95,7 +96,7 @@ def step_table(times, links, names):
 
 
 def seconds_of(times, link, name, steps):
-    """Returns the time of so many steps, or None if it was not measured."""
+    """Returns the time of `steps` steps, or None if it was not measured."""
     def of(name):
         row = times.get((re.sub(", betas.*", "", name), link))
         return row and row["seconds"]

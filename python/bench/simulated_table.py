@@ -120,6 +120,11 @@ def difference_of(mine, other):
     return statistics.mean(both) if both else None, len(both)
 
 
+def spread(losses):
+    """Returns the range of the losses as text, or nothing for one seed."""
+    return f"{min(losses.values()):.4f} to {max(losses.values()):.4f}" if len(losses) > 1 else ""
+
+
 def table(args):
     found, failed = read(args.results), False
     for steps in sorted({steps for _, _, steps in found}):
@@ -132,7 +137,7 @@ def table(args):
             over, _ = difference_of(losses, losses_of(found, "dense", steps))
             first = found[name, min(losses), steps]
             print(f"| {name} | {title} | {options[1]} {options[2]}, {options[4]} | {' '.join(map(str, losses))} "
-                  f"| {statistics.mean(losses.values()):.4f} | {min(losses.values()):.4f} to {max(losses.values()):.4f} "
+                  f"| {statistics.mean(losses.values()):.4f} | {spread(losses)} "
                   f"| {'' if over is None else f'{over:+.4f}'} "
                   f"| {first['times_fewer_pushed']} x, {first['times_fewer_pulled']} x |")
     print("\n| criterion | steps | seeds | measured | |\n| --- | --- | --- | --- | --- |")

@@ -80,7 +80,7 @@ fuzz()
 	mkdir -p "$new" "$work/tmp"
 	limit=-max_total_time=$seconds
 	[ "$seconds" -gt 0 ] || limit=-runs=0
-	TMPDIR=$work/tmp "$work/$1_fuzz" "$limit" -max_len=4096 -timeout=10 \
+	TMPDIR=$work/tmp "$work/$1_fuzz" "$limit" -max_len=4096 -timeout=60 \
 		-error_exitcode=1 -print_final_stats=1 -verbosity="${FUZZ_VERBOSITY:-1}" \
 		-artifact_prefix="$work/finding-$1-" "$new" "$top/tests/fuzz/corpus/$1"
 }

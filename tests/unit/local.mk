@@ -21,8 +21,8 @@ gpu_lag = tests/unit/gpu_lag.c tests/unit/gpu_lag.h $(gpu_step)
 # Known to all sources, so that a file which tests share is compiled once and not for each of them.
 AM_CPPFLAGS += -DEMULATED_MODULE=\"$(abs_top_builddir)/.libs/libsluice_emulated.so\" \
 	-DEMULATED_RUNTIME=\"$(abs_top_builddir)/.libs/libcudart_emulated.so\"
-# ./quickstart test runs no program in valgrind that it already runs with the sanitizers, unless valgrind may see more: reads of memory
-# that was never written. These programs are not run there:
+# ./quickstart test runs the programs with the sanitizers and in valgrind, which also finds reads of memory that was never written. It
+# leaves these programs out of valgrind:
 # Every thread of a block is a coroutine, which takes minutes.
 slow_in_valgrind = \
 	tests/unit/test_gpu_approximate \
