@@ -219,9 +219,10 @@ static void take_part(struct worker *w, uint32_t shard, const struct message *m,
 	float *base = w->kept.of[KEPT_BASE];
 
 	base += at->begin + snapshot_part(at->span, of->part).begin;
-	/* An older snapshot, or one that was replaced since its first part. */
-	if (!why &&
-	    (m->seq <= lane_have(w->lanes, shard) || (of->part && m->seq != of->snapshot))) {
+	/* An older snapshot, one that was replaced since its first part, or one that was written
+	 * for another worker and is newer than the last notice. */
+	if (!why && (m->seq <= lane_have(w->lanes, shard) || (of->part && m->seq != of->snapshot) ||
+		     m->seq > lane_version(w->lanes, shard))) {
 		begin_again(w, shard);
 		return;
 	}
