@@ -20,6 +20,7 @@
 struct quorum_worker {
 	uint64_t steps;  /* its pushes that were counted */
 	uint64_t missed; /* exchanges in a row that closed without it */
+	uint64_t spells; /* of such exchanges, and the one under way */
 	float weight;    /* of its push that waits */
 	int waits;       /* 1: its next message is a checked push */
 	int parked;      /* 1: it has joined collective number `collective` */
@@ -207,7 +208,28 @@ static int grace_is_over(const struct shard *shard)
 	return (double)(now - q->since) >= grace * 1e9;
 }
 
-/* Counts the workers that the exchange closes without, and warns once of each until it is back. */
+/* Returns 1 if the worker's current absence is logged: its first, second, fourth, eighth and so
+ * on. Workers may be absent in turn all the time. */
+static int is_logged(const struct quorum_worker *of)
+{
+	return !(of->spells & (of->spells - 1));
+}
+
+static void warn_of_missing(const struct shard *shard, int worker, uint32_t counted)
+{
+	log_line(LOG_WARN, "runtime",
+		 "shard %u closes exchange %llu with %u of %d workers and without %s, whose push "
+		 "has not arrived %g s after the quorum (absence %llu of this rank; absences 1, 2, "
+		 "4, 8 and so on are logged). Its drift counts when it comes. To avoid absences, "
+		 "raise grace=, let this rank make fewer steps, or let each worker train until "
+		 "`exchanges` of sluice_step_info() reaches the same number",
+		 shard->id, (unsigned long long)shard->version + 1, counted, shard->job->workers,
+		 rank_text(shard->job, worker), (double)shard->rules.recipe->quorum.grace,
+		 (unsigned long long)shard->quorum->of[worker].spells);
+}
+
+/* Counts the workers that the exchange closes without, and logs when one becomes absent or is
+ * back. */
 static void note_missing(struct shard *shard, uint32_t counted)
 {
 	struct quorum_shard *q = shard->quorum;
@@ -215,7 +237,7 @@ static void note_missing(struct shard *shard, uint32_t counted)
 	for (int w = 0; w < shard->job->workers; w++) {
 		struct quorum_worker *of = &q->of[w];
 
-		if (of->waits && of->missed)
+		if (of->waits && of->missed && is_logged(of))
 			log_line(LOG_INFO, "runtime",
 				 "shard %u counts %s again, without which %llu exchanges closed",
 				 shard->id, rank_text(shard->job, w),
@@ -225,15 +247,9 @@ static void note_missing(struct shard *shard, uint32_t counted)
 		if (!is_expected(q, w) || of->waits)
 			continue;
 		shard->model.stats->absent_workers++;
-		if (!of->missed++)
-			log_line(LOG_WARN, "runtime",
-				 "shard %u closes exchange %llu with %u of %d workers and without "
-				 "%s, whose push has not arrived %g s after the quorum (grace=); "
-				 "its drift counts when it comes, and this warning is not repeated "
-				 "before",
-				 shard->id, (unsigned long long)shard->version + 1, counted,
-				 shard->job->workers, rank_text(shard->job, w),
-				 (double)shard->rules.recipe->quorum.grace);
+		of->spells += !of->missed;
+		if (!of->missed++ && is_logged(of))
+			warn_of_missing(shard, w, counted);
 	}
 }
 

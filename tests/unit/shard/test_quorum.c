@@ -563,7 +563,7 @@ TEST(quorum__a_checkpoint_in_a_period_of_a_late_worker__keeps_its_drift)
 
 /* ---- warnings ---------------------------------------------------------------------- */
 
-static atomic_int warnings;
+static atomic_int warnings, returns;
 
 static void count_lines(int level, const char *line, void *context)
 {
@@ -590,15 +590,35 @@ static void miss_twice(sluice_job *job, int rank, void *argument)
 	CHECK_OK(sluice_barrier(job));
 	CHECK_OK(sluice_stats(model, &stats));
 	/* Each of the two times has three exchanges and one warning. On a busy machine there may be
-	 * more times, each with at least one exchange. */
+	 * more times, each with at least one exchange and at most one warning. */
 	CHECK(rank || atomic_load(&warnings) >= 2);
 	CHECK(rank || (uint64_t)atomic_load(&warnings) + 4 <= stats.absent_workers);
 	sluice_model_close(&model);
 }
 
-TEST(quorum__a_worker_is_missing_twice__each_time_one_warning)
+TEST(quorum__a_worker_is_missing_twice__each_time_it_is_logged)
 {
 	run_in_job(2, miss_twice, shared_memory(sizeof(struct ledger)));
+}
+
+static void count_absences(int level, const char *line, void *context)
+{
+	atomic_fetch_add(&warnings, strstr(line, "closes exchange") != NULL);
+	atomic_fetch_add(&returns, strstr(line, "again, without which") != NULL);
+}
+
+/* Three of four workers close each exchange, so workers are missing in turn all the time. */
+TEST(quorum__workers_are_missing_in_turn__the_warnings_become_rare)
+{
+	enum { EXCHANGES = 200, LOGGED = 8 /* 1, 2, 4 ... 128 */ };
+
+	atomic_store(&warnings, 0);
+	sluice_set_log(count_absences, NULL);
+	const struct simulated s = simulate(DENSE "quorum=3 grace=0");
+	sluice_set_log(NULL, NULL);
+	assert_true(s.missed > EXCHANGES);
+	assert_in_range(atomic_load(&warnings), 1, SHARDS * RANKS * LOGGED);
+	assert_true(atomic_load(&returns) <= atomic_load(&warnings));
 }
 
 /* ---- what is refused ------------------------------------------------------------------ */
