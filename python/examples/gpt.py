@@ -80,8 +80,8 @@ def main():
     parser.add_argument("--lr", type=float, default=1e-3)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--report", type=int, default=100, help="steps between validations")
-    parser.add_argument("--metrics", help="a file for each validation, with the seconds and the bytes of all ranks since the start, as "
-                        "lines of JSON that sluice-plot draws")
+    parser.add_argument("--metrics", help="a file for each validation, with the seconds and the bytes of all ranks "
+                        "since the start, as lines of JSON that sluice-plot draws")
     parser.add_argument("--checkpoint", help="a directory to resume from and to save in, with a file for each rank")
     args = parser.parse_args()
     if args.local and (args.recipe or args.adapt or args.ddp):
