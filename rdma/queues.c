@@ -50,17 +50,19 @@ struct queues {
 	void (*completed)(void *owner, const struct ibv_wc *wc);
 	const char *failed; /* why the device's events say that the queues no longer work */
 	uint32_t receives_missing;
-	uint32_t receives; /* posted, or completed and not yet posted again */
-	uint32_t most;     /* peers that may connect */
-	uint32_t places;   /* the most receives that the shared queue holds */
-	uint32_t kept;     /* receives that ended queue pairs may have kept */
-	uint32_t replaced; /* posted in place of such */
-	int fixed; /* the completion queue has room for all peers, and its size does not change */
+	uint32_t receives;          /* posted, or completed and not yet posted again */
+	uint32_t most;              /* peers that may connect */
+	uint32_t room;              /* peers for which the completion queue has room */
+	uint32_t places;            /* the most receives that the shared queue holds */
+	uint32_t kept;              /* receives that ended queue pairs may have kept */
+	uint32_t replaced;          /* posted in place of such */
 	int ends_seen, ends_missed; /* numbers of queue pairs whose end the device has reported,
 				       or has not */
 	int refused, cramped;       /* 1: the card has refused a receive; there was no room for
 				       kept receives; both were logged */
-	struct owned *pairs;        /* [ranks] */
+	int denied; /* 1: the card has refused to resize the completion queue since a queue pair
+		       ended */
+	struct owned *pairs; /* [ranks] */
 	uint32_t ranks, n_pairs;
 	uint32_t mask;         /* size of by_qpn minus 1; at most a quarter of by_qpn is in use */
 	struct owned **by_qpn; /* open addressing */
@@ -91,6 +93,12 @@ static uint32_t completions_of(const struct queue_sizes *s, uint32_t peers)
 
 	return s->receives + later * (s->later_credits + QUEUES_GREETINGS) +
 	       s->log_entries * peers + SPARE_COMPLETIONS;
+}
+
+/* The most receives that are replaced at once; a peer has credit for fewer. */
+static uint32_t receives_at_once(const struct queue_sizes *s)
+{
+	return s->credits + s->later_credits + QUEUES_GREETINGS;
 }
 
 /* The peers that connect at the start share half of the receives, as most of the others never
@@ -158,16 +166,34 @@ int queue_sizes_choose(const struct verbs_device *device, uint32_t peers, uint32
 	return SLUICE_OK;
 }
 
-/* The size with which the completion queue never overruns, even if the shared receive queue is
- * full, and was filled while one peer took receives from it. */
-static uint32_t completions_of_full(const struct queues *q)
+/* The completions that may wait if the shared receive queue is full. */
+static uint32_t completions_of_places(const struct queues *q, uint32_t peers)
+{
+	return q->places + q->sizes.log_entries * peers + SPARE_COMPLETIONS;
+}
+
+/* The size with which the completion queue never overruns with these peers, even if the shared
+ * receive queue is full, and was filled while one peer took receives from it. The card's largest
+ * queue must still have room for the logs of all other peers. */
+static uint32_t completions_of_full(const struct queues *q, uint32_t peers)
 {
 	const struct queue_sizes *s = &q->sizes;
-	const uint32_t most = completions_of(s, q->most),
-		       full = q->places + s->credits + s->later_credits + QUEUES_GREETINGS +
-			      s->log_entries * q->most + SPARE_COMPLETIONS;
+	const uint32_t credited = completions_of(s, peers),
+		       full = completions_of_places(q, peers) + receives_at_once(s);
 
-	return q->srq && full > most ? lesser(full, s->completions_most) : most;
+	return q->srq && full > credited ?
+		       lesser(full, s->completions_most - s->log_entries * (q->most - peers)) :
+		       credited;
+}
+
+/* Gives the completion queue room for these peers and this number of receives beyond theirs. Its
+ * size never decreases. Returns 0 or the error of the card. */
+static int resize_completions(struct queues *q, uint32_t peers, uint32_t beyond)
+{
+	const uint32_t n = lesser(completions_of(&q->sizes, peers) + beyond,
+				  completions_of_full(q, peers));
+
+	return n > counted(q->cq->cqe) ? ibv_resize_cq(q->cq, (int)n) : 0;
 }
 
 /* Returns 1 if completions may be taken. Each may end every entry of one log, so there must be room
@@ -303,7 +329,8 @@ void queues_pair_end(struct queues *q, struct ibv_qp *qp)
 	index_pairs(q);
 	/* The next connection begins with all credits. */
 	if (q->srq && !complete)
-		q->kept += pair->credits + QUEUES_GREETINGS;
+		q->kept = lesser(q->kept + pair->credits + QUEUES_GREETINGS, q->places);
+	q->denied = 0;
 	if (q->srq)
 		queues_refill(q, 1);
 }
@@ -467,17 +494,27 @@ static int refill(struct queues *q, struct ibv_qp *qp, uint32_t *missing)
 	return rc;
 }
 
+static uint32_t less(uint32_t a, uint32_t b)
+{
+	return a > b ? a - b : 0;
+}
+
 /* Returns how many more receives may replace kept ones, so that the completion queue does not
  * overrun. If it has a place for each receive that the shared queue can hold, there is no limit,
- * because the driver refuses to fill that queue further. */
+ * because the driver refuses to fill that queue further. If it can never have these places, peers
+ * that connect later must still find room. */
 static uint32_t room_to_replace(const struct queues *q)
 {
 	const struct queue_sizes *s = &q->sizes;
-	const uint32_t cqe = counted(q->cq->cqe), most = completions_of(s, q->most);
+	const uint32_t cqe = lesser(counted(q->cq->cqe), completions_of_full(q, q->room)),
+		       largest = completions_of_full(q, q->most),
+		       now = less(cqe, completions_of(s, q->room) + q->replaced);
 
-	if (cqe >= q->places + s->log_entries * q->most + SPARE_COMPLETIONS)
+	if (cqe >= completions_of_places(q, q->room))
 		return UINT32_MAX;
-	return cqe > most + q->replaced ? cqe - most - q->replaced : 0;
+	return largest >= completions_of_places(q, q->most) ?
+		       now :
+		       lesser(now, less(largest, completions_of(s, q->most) + q->replaced));
 }
 
 /* Replaces receives that ended queue pairs may have kept. The counts are those for which their
@@ -485,13 +522,10 @@ static uint32_t room_to_replace(const struct queues *q)
  * device frees the place of a receive before its completion is taken. */
 static void replace_kept(struct queues *q)
 {
-	uint32_t n = lesser(q->kept, q->sizes.credits + q->sizes.later_credits + QUEUES_GREETINGS);
+	uint32_t n = lesser(q->kept, receives_at_once(&q->sizes)), left;
 
-	if (!q->fixed)
-		q->fixed = !ibv_resize_cq(q->cq, (int)completions_of_full(q));
-	drain(q);
-	if (!has_room(q))
-		return; /* later */
+	if (n > room_to_replace(q) && !q->denied)
+		q->denied = resize_completions(q, q->room, q->replaced + q->kept) != 0;
 	if (n > room_to_replace(q) && !q->cramped) {
 		q->cramped = 1;
 		log_line(LOG_WARN, "rdma",
@@ -500,10 +534,15 @@ static void replace_kept(struct queues *q)
 			 "wait for receives",
 			 q->device, q->cq->cqe);
 	}
-	q->kept -= n;
-	n = lesser(n, room_to_replace(q));
+	n = left = lesser(n, room_to_replace(q));
+	if (n)
+		drain(q);
+	if (!n || !has_room(q))
+		return; /* later */
 	q->replaced += n;
-	refill(q, NULL, &n);
+	refill(q, NULL, &left);
+	q->replaced = lesser(q->replaced - left, q->places);
+	q->kept -= n - left;
 }
 
 /* A pair whose receives the card refuses loses its connection, and makes a new one. The others get
@@ -613,11 +652,12 @@ static int open_completions(struct queues *q, struct ibv_context *context)
 {
 	int rc = make_completions(q, context, q->sizes.completions);
 
-	if (rc || q->sizes.peers >= q->most || !ibv_resize_cq(q->cq, (int)q->sizes.completions))
+	q->room = q->sizes.peers;
+	if (rc || q->room >= q->most || !ibv_resize_cq(q->cq, (int)q->sizes.completions))
 		return rc;
-	q->fixed = 1;
+	q->room = q->most;
 	ibv_destroy_cq(q->cq);
-	return make_completions(q, context, completions_of_full(q));
+	return make_completions(q, context, completions_of_full(q, q->room));
 }
 
 /* Drivers may give a queue more places than asked for. Some report that only when asked. */
@@ -642,7 +682,7 @@ int queues_grow(struct queues *q, uint32_t peers)
 	const struct queue_sizes *s = &q->sizes;
 	const uint32_t completions = completions_of(s, peers),
 		       receives = completions - s->log_entries * peers - SPARE_COMPLETIONS;
-	int rc, err = q->fixed ? 0 : ibv_resize_cq(q->cq, (int)completions);
+	int rc, err = resize_completions(q, peers, q->replaced);
 	uint32_t missing;
 
 	if (err)
@@ -650,6 +690,8 @@ int queues_grow(struct queues *q, uint32_t peers)
 			    "verbs: %s cannot give its completion queue room for %u peers (%u "
 			    "completions): %s",
 			    q->device, peers, completions, errno_text(err));
+	if (peers > q->room)
+		q->room = peers;
 	if (!q->srq || receives <= q->receives)
 		return SLUICE_OK;
 	missing = receives - q->receives;

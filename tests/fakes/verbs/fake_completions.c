@@ -39,10 +39,23 @@ int ibv_destroy_comp_channel(struct ibv_comp_channel *channel)
 	return 0;
 }
 
-static void note_size(int cqe)
+static void note_size(struct fake_cq *cq, uint64_t pinned)
 {
-	if (cqe > fake_counts.most_completions)
-		fake_counts.most_completions = cqe;
+	fake_counts.pinned += pinned - cq->pinned;
+	cq->pinned = pinned;
+	if (cq->capacity > fake_counts.most_completions)
+		fake_counts.most_completions = cq->capacity;
+}
+
+/* mlx5 rounds the number of places up to a power of two, with one more than asked for:
+ * mlx5_resize_cq() in mlx5/verbs.c. */
+static uint64_t pinned_by(int cqe)
+{
+	uint64_t places = 1;
+
+	while (places < (uint64_t)cqe + 1)
+		places *= 2;
+	return (places * fake.cqe_bytes + 4095) / 4096 * 4096;
 }
 
 struct ibv_cq *ibv_create_cq(struct ibv_context *c, int cqe, void *cq_context,
@@ -65,7 +78,7 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *c, int cqe, void *cq_context,
 		.next = fake_cqs
 	};
 	fake_cqs = cq;
-	note_size(cqe);
+	note_size(cq, pinned_by(cqe));
 	if (channel != NULL) {
 		channel->refcnt++;
 		fake_counts.last_vector = vector;
@@ -76,7 +89,8 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *c, int cqe, void *cq_context,
 }
 
 /* Drivers without the call return EOPNOTSUPP (libibverbs/dummy_ops.c of rdma-core 65). A queue is
- * never made smaller than the number of its entries. */
+ * never made smaller than the number of its entries. The kernel pins the new queue before it
+ * releases the old one: mlx5_ib_resize_cq() in hw/mlx5/cq.c. */
 int ibv_resize_cq(struct ibv_cq *ibv_cq, int cqe)
 {
 	struct fake_cq *cq = fake_cq_of(ibv_cq);
@@ -88,6 +102,8 @@ int ibv_resize_cq(struct ibv_cq *ibv_cq, int cqe)
 		return ENOMEM;
 	if (cqe < cq->count || cqe > fake.attr.max_cqe)
 		return EINVAL;
+	if (fake.pinned_most && fake_counts.pinned + pinned_by(cqe) > fake.pinned_most)
+		return ENOMEM;
 	fake_lock();
 	entries = fake_new((size_t)cqe * sizeof(*entries));
 	for (int i = 0; i < cq->count; i++)
@@ -96,7 +112,7 @@ int ibv_resize_cq(struct ibv_cq *ibv_cq, int cqe)
 	cq->entries = entries;
 	cq->first = 0;
 	cq->capacity = ibv_cq->cqe = cqe;
-	note_size(cqe);
+	note_size(cq, pinned_by(cqe));
 	fake_unlock();
 	return 0;
 }
@@ -117,6 +133,7 @@ int ibv_destroy_cq(struct ibv_cq *ibv_cq)
 	for (at = &fake_cqs; *at != cq; at = &(*at)->next)
 		;
 	*at = cq->next;
+	fake_counts.pinned -= cq->pinned;
 	fake_count(&fake_counts.cqs, -1);
 	fake_unlock();
 	free(cq->entries);

@@ -47,13 +47,17 @@ struct fake_settings {
 	enum fake_fate (*tap)(const uint8_t *bytes, size_t n, uint32_t from, uint32_t to);
 	int async; /* the next asynchronous event is this enum ibv_event_type + 1; 0: none comes */
 	uint64_t longest_window; /* posting the binding of a longer one is refused; 0: none */
-	uint32_t takes;  /* number of receives that a connected queue pair takes from its queue
-			    in advance */
-	int last_looks;  /* number of polls of the device's events before LAST_WQE_REACHED
-			    appears */
-	int moved;       /* addresses lead to fake1, which happens when a bond fails over */
-	int no_resize;   /* completion queues keep their size */
-	int no_last_wqe; /* LAST_WQE_REACHED never appears */
+	uint32_t takes; /* number of receives that a connected queue pair takes from its queue
+			   in advance */
+	int last_looks; /* number of polls of the device's events before LAST_WQE_REACHED
+			   appears */
+	int moved;      /* addresses lead to fake1, which happens when a bond fails over */
+	int no_resize;  /* completion queues keep their size */
+	/* Each place of a completion queue pins this number of bytes. mlx5: 64; 0: a queue is
+	 * memory of the kernel. */
+	uint64_t cqe_bytes;
+	uint64_t pinned_most; /* ibv_resize_cq() does not pin more than this; 0: no limit */
+	int no_last_wqe;      /* LAST_WQE_REACHED never appears */
 	int frees_taken; /* a place for a receive is free once a queue pair has taken the receive */
 	/* If not 0, the next chain of receives for a connected queue pair is refused at this
 	 * one, counted from 1 (ibv_post_recv(3): those before it are posted). */
@@ -89,8 +93,8 @@ struct fake_counts {
 	uint64_t writes, writes_with_imm, reads, binds, invalidations;
 	uint64_t bytes_written, bytes_read;
 	int last_vector;      /* of the last completion queue with a channel */
-	uint64_t pinned;      /* bytes pinned by registrations and queue pairs, as VmPin in
-				 /proc/self/status */
+	uint64_t pinned;      /* bytes pinned by registrations, queue pairs and completion queues,
+				 as VmPin in /proc/self/status */
 	uint64_t overflows;   /* posts into a full send queue */
 	int most_completions; /* size of the largest completion queue */
 	int receives_posted;  /* in shared queues, less those that messages took */
@@ -225,6 +229,7 @@ struct fake_cq {
 	struct fake_cq *next;
 	struct fake_cqe *entries;
 	int capacity, first, count, armed, pending, unacked;
+	uint64_t pinned;
 };
 
 struct fake_srq {

@@ -279,3 +279,134 @@ FRESH(member_of_512_ranks__no_memory_to_grow__refused_with_the_reason)
 	assert_int_equal(connect_up_to(&m, FEW + 1), 0);
 	close_member(&m);
 }
+
+/* ---- a job of many ranks, of which one connects and its connection breaks ---------- */
+
+enum { PAIR_DEPTH = 64, RECEIVES = PAIR_DEPTH + 2, LOG_ENTRIES = 512, SPARE = 64 };
+
+static int many_setup(void **state)
+{
+	pair_ranks = MANY;
+	fabric_setup(state);
+	be_mlx5();
+	fake.cm = FAKE_CM_ANSWERS;
+	fake.no_last_wqe = 1;
+	return 0;
+}
+
+static int two_again(void **state)
+{
+	(void)state;
+	pair_ranks = 2;
+	return 0;
+}
+#define MANY_RANKS(name) TEST_WITH(name, many_setup, two_again)
+
+static void break_often(struct two *x, int *done, int more)
+{
+	for (const int most = *done + more; *done < most;) {
+		fake_cm_cut(1);
+		assert_int_equal(
+			post(0, TRANSFER_PUT_NOTIFY, x->to_inbox, x->near, 0, 8, (uint32_t)*done),
+			0);
+		if (pair_wait(&pair, 1, EVENT_IMM, ++*done))
+			fail_msg("break %d: %s", *done, logged);
+		assert_int_equal(pair_connect(&pair), 0);
+	}
+}
+
+/* Its other peers do not answer. */
+static struct member first_of_pair(void)
+{
+	struct member m = { .t = pair.t[0], .record_bytes = pair.record_bytes[1], .connected = 1 };
+
+	memcpy(m.record, pair.record[1], sizeof(m.record));
+	fake.cm = FAKE_CM_SILENT;
+	return m;
+}
+
+MANY_RANKS(break__in_a_job_of_512_ranks__completion_queue_grows_for_the_connected_peers_only)
+{
+	enum { BREAKS = 3 };
+	struct two x = open_two(PAIR_DEPTH);
+	int done = 0, completions;
+	struct member m;
+
+	assert_int_equal(fake_counts.most_completions, RECEIVES + LOG_ENTRIES + SPARE);
+	break_often(&x, &done, BREAKS);
+	completions = fake_counts.most_completions;
+	assert_int_equal(completions, (BREAKS + 1) * RECEIVES + LOG_ENTRIES + SPARE);
+	assert_true(fake_counts.receives_posted >= 2 * (BREAKS + 1) * RECEIVES);
+	/* Room for more peers is added to that for replaced receives. */
+	m = first_of_pair();
+	assert_int_equal(connect_up_to(&m, 2), 0);
+	assert_in_range(fake_counts.most_completions, completions + 8 * LOG_ENTRIES,
+			completions + 8 * (LOG_ENTRIES + RECEIVES));
+	close_all(&x);
+	assert_int_equal(fake_counts.cq_overruns, 0);
+}
+
+/* Each lost connection keeps eight receives, so nine breaks without replacements leave none. */
+MANY_RANKS(breaks__memlock_too_small_for_completions_of_all_ranks__peers_find_receives)
+{
+	int done = 0;
+
+	fake.cqe_bytes = 64;
+	fake.takes = 8;
+	struct two x = open_two(PAIR_DEPTH);
+	fake.pinned_most = fake_counts.pinned + (1 << 20);
+	break_often(&x, &done, 20);
+	/* The peer uses all its credit while this rank does not poll. */
+	while (!post(0, TRANSFER_PUT_NOTIFY, x.to_inbox, x.near, 0, 8, (uint32_t)done))
+		done++;
+	assert_true(done >= 20 + PAIR_DEPTH - 4);
+	assert_int_equal(pair_wait(&pair, 1, EVENT_IMM, done), 0);
+	assert_int_equal(fake_counts.no_receive, 0);
+	assert_null(strstr(logged, "has too few completions"));
+	close_all(&x);
+	assert_int_equal(fake_counts.cq_overruns, 0);
+}
+
+/* The kept receives of earlier breaks are replaced too. */
+MANY_RANKS(breaks__memlock_refuses_any_growth_for_a_time__receives_are_replaced_later)
+{
+	enum { BREAKS = 6, AT_ONCE = 2 * PAIR_DEPTH - 4 };
+	int done = 0, posted;
+
+	fake.cqe_bytes = 64;
+	fake.takes = 8;
+	struct two x = open_two(PAIR_DEPTH);
+	fake.pinned_most = 1;
+	break_often(&x, &done, BREAKS);
+	assert_non_null(strstr(logged, "has too few completions"));
+	posted = fake_counts.receives_posted;
+	fake.pinned_most = 0;
+	break_often(&x, &done, 2);
+	assert_true(fake_counts.receives_posted - posted >= 2 * 2 * AT_ONCE);
+	close_all(&x);
+	assert_int_equal(fake_counts.cq_overruns, 0);
+}
+
+/* Soft-RoCE gives the shared receive queue more places than the card has completions for. */
+MANY_RANKS(breaks__card_with_few_completions__peers_that_connect_later_still_have_room)
+{
+	enum { BREAKS = 30, CQE = 32767, LOG_OF_ALL = 32 * (MANY - 1), OTHERS = 31 * (MANY - 2) };
+	const int beyond = CQE - SPARE - LOG_OF_ALL - OTHERS - RECEIVES;
+	int done = 0, posted;
+	struct member m;
+
+	fake_be(FAKE_RXE, 1);
+	fake.attr.max_cqe = CQE;
+	struct two x = open_two(PAIR_DEPTH);
+	posted = fake_counts.receives_posted;
+	break_often(&x, &done, BREAKS);
+	/* Each break also uses and replaces a few receives of each rank. */
+	assert_in_range(fake_counts.receives_posted - posted, 2 * beyond,
+			2 * (beyond + 5 * BREAKS));
+	assert_non_null(strstr(logged, "has too few completions"));
+	m = first_of_pair();
+	assert_int_equal(connect_up_to(&m, MANY - 1), 0);
+	assert_int_equal(fake_counts.most_completions, CQE);
+	close_all(&x);
+	assert_int_equal(fake_counts.cq_overruns, 0);
+}

@@ -11,7 +11,7 @@
 #include <sched.h>
 #include <unistd.h>
 
-enum { WAIT_MS = 20000 };
+enum { WAIT_MS = 20000, RANKS_MOST = 512 };
 
 int pair_no_manager;
 
@@ -29,19 +29,21 @@ int __wrap_access(const char *path, int mode)
 
 const char *pair_traffic_class, *pair_service_level, *pair_gid_index;
 uint8_t pair_mtu[2];
+int pair_ranks = 2;
 const char *pair_memory_windows = "auto", *pair_relaxed_ordering = "auto";
 int pair_link_lost_ms = PAIR_LINK_LOST_MS;
 
 int pair_open(struct verbs_pair *p, uint32_t queue_depth)
 {
-	static uint8_t key[2][AUTH_KEY_BYTES];
+	static uint8_t key[RANKS_MOST][AUTH_KEY_BYTES];
 	int rc = 0;
 
 	memset(p, 0, sizeof(*p));
 	memset(key, 7, sizeof(key));
 	for (int r = 0; r < 2 && rc == 0; r++) {
 		struct transport_config config = { .rank = r,
-						   .size = 2,
+						   .size = pair_ranks,
+						   .expected = 1,
 						   .queue_depth = queue_depth,
 						   .lost_after_ms = PAIR_LOST_MS,
 						   .link_lost_after_ms = pair_link_lost_ms,
@@ -51,13 +53,15 @@ int pair_open(struct verbs_pair *p, uint32_t queue_depth)
 						   .traffic_class = pair_traffic_class,
 						   .service_level = pair_service_level,
 						   .relaxed_ordering = pair_relaxed_ordering };
-		const struct peer_keys keys = {
-			.rank = r, .size = 2, .wire_version = 1, .key = (const uint8_t(*)[32])key
-		};
+		const struct peer_keys keys = { .rank = r,
+						.size = pair_ranks,
+						.wire_version = 1,
+						.key = (const uint8_t(*)[32])key };
 
 		if (pair_mtu[r])
 			fake.mtu = pair_mtu[r];
-		rc = region_open(2 * PAIR_LINE, REGION_WRITE, "control", &p->control[r]);
+		rc = region_open((size_t)pair_ranks * PAIR_LINE, REGION_WRITE, "control",
+				 &p->control[r]);
 		config.control = p->control[r];
 		if (rc == 0)
 			rc = verbs_transport.open(&config, &p->t[r]);

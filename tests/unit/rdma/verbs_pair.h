@@ -24,6 +24,9 @@ struct verbs_pair {
 extern const char *pair_traffic_class, *pair_service_level, *pair_gid_index;
 /* 1: there is no connection manager. */
 extern int pair_no_manager;
+/* Number of ranks of the job. More than 2: only ranks 0 and 1 exist, and expect no other peer at
+ * the start. */
+extern int pair_ranks;
 /* enum ibv_mtu of the two ranks' ports; 0: fake.mtu. */
 extern uint8_t pair_mtu[2];
 extern const char *pair_memory_windows, *pair_relaxed_ordering;
