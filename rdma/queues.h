@@ -49,7 +49,7 @@ int queues_open(struct ibv_pd *pd, const char *device, int ranks, uint32_t most,
 		void (*completed)(void *owner, const struct ibv_wc *wc), struct queues **out);
 void queues_close(struct queues **queues);
 /* Makes room for `peers` peers, before more than that many have queue pairs. events must have room
- * for theirs. Returns 0 or SLUICE_E*. */
+ * for theirs before they have them. Returns 0 or SLUICE_E*. */
 int queues_grow(struct queues *q, uint32_t peers);
 
 /* Makes a queue pair in pd, for a peer with this number of credits. NULL: errno says why. */
