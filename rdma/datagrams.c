@@ -22,6 +22,7 @@ enum {
 	SENDS_MOST = 64,
 	LEAST = 16,
 	LEAVE_MS = 100,
+	RESTARTS_MOST = 2,       /* in one call of datagrams_next() */
 	QKEY_USABLE = 0x7fffffff /* mask; Q_Keys with the highest bit belong to the kernel */
 };
 _Static_assert((int)GRH_BYTES + (int)DATAGRAM_BYTES <= (int)SLOT_SIZE, "a slot is too small");
@@ -37,6 +38,7 @@ struct datagrams {
 	uint32_t qkey, receives, sends;
 	uint64_t sent, done; /* sends posted, and completed */
 	int hung;            /* 1: sends had not completed in time, and none has since */
+	unsigned restarts;   /* of the queue pair */
 	int failed;          /* errno of starting the queue pair again after an error, or 0 */
 };
 
@@ -95,6 +97,7 @@ static void restart_pair(struct datagrams *d, enum ibv_wc_status status)
 	struct ibv_qp_attr reset = { .qp_state = IBV_QPS_RESET };
 	int err = ibv_modify_qp(d->qp, &reset, IBV_QP_STATE);
 
+	d->restarts++;
 	if (!err) {
 		forget_completions(d->recv_cq);
 		forget_completions(d->send_cq);
@@ -207,6 +210,7 @@ static int take_wakeups(struct datagrams *d)
 
 int datagrams_next(struct datagrams *d, struct datagram *out)
 {
+	const unsigned before = d->restarts;
 	struct ibv_wc wc;
 
 	take_sends(d);
@@ -216,6 +220,8 @@ int datagrams_next(struct datagrams *d, struct datagram *out)
 		while (!d->failed && ibv_poll_cq(d->recv_cq, 1, &wc) > 0)
 			if (take_receive(d, &wc, out))
 				return 1;
+			else if (d->restarts - before >= RESTARTS_MOST)
+				return 0; /* the next failure keeps the channel readable */
 	} while (take_wakeups(d));
 	return 0;
 }

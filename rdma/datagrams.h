@@ -36,6 +36,6 @@ void datagrams_forget(struct datagrams *d, struct ibv_ah *ah);
 /* Sends n <= DATAGRAM_BYTES bytes. Returns 0, or -1 with the reason in why. */
 int datagrams_send(struct datagrams *d, struct ibv_ah *to, uint32_t qpn, uint32_t qkey,
 		   const void *bytes, size_t n, char why[DATAGRAM_WHY_BYTES]);
-/* Takes a datagram. Returns 0 if there is none. */
+/* Takes a datagram. Returns 0 if there is none, or if the queue pair stops again and again. */
 int datagrams_next(struct datagrams *d, struct datagram *out);
 #endif

@@ -628,6 +628,34 @@ CASE(peers_part_after_the_card_has_hung__only_the_first_is_waited_for)
 	close_alone(&a);
 }
 
+/* A queue for receives, each of which fails as soon as the queue pair works again. */
+static int fail_each_second_look(struct ibv_cq *cq, int n, struct ibv_wc *wc)
+{
+	if (!cq->channel || ++looks > 1000 || looks % 2 == 0)
+		return 0;
+	*wc = (struct ibv_wc){ .status = IBV_WC_GENERAL_ERR };
+	return 1;
+}
+
+CASE(queue_pair_for_datagrams_stops_again_at_once__rank_goes_on)
+{
+	struct datagram got;
+	struct alone a;
+
+	open_alone(&a);
+	fake_context()->ops.poll_cq = fail_each_second_look;
+	looks = 0;
+	assert_int_equal(datagrams_next(a.d, &got), 0);
+	assert_int_equal(times("the queue pair for datagrams of fake0 stopped"), 2);
+	fake_context()->ops.poll_cq = fake_poll_cq;
+	struct ibv_ah *ah = address_here(a.d);
+	send_alone(&a, ah, 1);
+	assert_int_equal(datagrams_next(a.d, &got), 1);
+	ibv_destroy_ah(ah);
+	close_alone(&a);
+	assert_null(fake_leak());
+}
+
 /* ---- strangers --------------------------------------------------------------------- */
 
 /* No rank answers, refuses or reconnects. */
