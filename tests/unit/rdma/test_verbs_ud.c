@@ -127,6 +127,13 @@ static void poll_for(unsigned ms)
 	} while (now_ns() < until);
 }
 
+/* Fails if this takes too long. */
+#define POLL_UNTIL(condition, poll)                                                                \
+	for (const uint64_t until = now_ns() + 10 * (uint64_t)PAIR_LOST_MS * 1000000;              \
+	     !(condition); poll)                                                                   \
+		if (now_ns() > until)                                                              \
+	fail_msg("never: %s\n%s", #condition, logged)
+
 /* Breaks all connections. A rank notices it when it sends. */
 static void cut(struct two *x, uint32_t number)
 {
@@ -442,8 +449,7 @@ CASE(break_that_only_the_server_sees__client_answers_its_hello_and_connects_agai
 	fake_qp_error(fake_qp_of(verbs_parts_of(pair.e[1]).qp));
 	fake_unlock();
 	assert_int_equal(post(1, TRANSFER_PUT_NOTIFY, to_near, x.inbox, 0, 100, 0), 0);
-	while (!n_of(FRAME_ALIVE))
-		pair_poll(&pair);
+	POLL_UNTIL(n_of(FRAME_ALIVE), pair_poll(&pair));
 	assert_int_equal(n_of(FRAME_HELLO), 1);
 	assert_int_equal(n_of(FRAME_PROOF), 1);
 	check_works(&x, 0);
@@ -500,8 +506,7 @@ CASE(datagrams_come_faster_than_they_are_taken__rank_does_not_sleep_before_it_ha
 	flood_qkey = qkey_of(1);
 	fake.arming = flood_once;
 	fake_inject("one", 3, 4711, flood_to, flood_qkey);
-	while (fake.arming)
-		pair_poll_side(&pair, 1);
+	POLL_UNTIL(!fake.arming, pair_poll_side(&pair, 1));
 	assert_int_equal(sleep->arm(pair.t[1]), 1);
 	poll_for(20);
 	assert_int_equal(sleep->arm(pair.t[1]), 0);
@@ -686,8 +691,7 @@ CASE(stranger_repeats_all_that_was_sent__nothing_changes)
 	/* The accepted proof, as if its sender had repeated it: the acceptance is repeated. */
 	fake_inject(find_sent(FRAME_PROOF, 0)->bytes, find_sent(FRAME_PROOF, 0)->n,
 		    find_sent(FRAME_PROOF, 0)->from, find_sent(FRAME_PROOF, 0)->to, qkey_of(1));
-	while (n_sent == n)
-		pair_poll(&pair);
+	POLL_UNTIL(n_sent > n, pair_poll(&pair));
 	assert_int_equal(n_sent, n + 1);
 	assert_memory_equal(find_sent(FRAME_ACCEPT, 0), find_sent(FRAME_ACCEPT, 1),
 			    sizeof(sent[0]));
@@ -791,8 +795,7 @@ CASE(stranger_answers_the_running_attempt__client_waits_for_the_right_answer)
 	fate = lose_proofs_to_forge_answers;
 	before = n_of(FRAME_PROOF);
 	cut(&x, 0);
-	while (n_of(FRAME_PROOF) == before)
-		pair_poll(&pair);
+	POLL_UNTIL(n_of(FRAME_PROOF) > before, pair_poll(&pair));
 	proof = find_sent(FRAME_PROOF, before);
 	for (int kind = FRAME_HELLO; kind <= FRAME_END; kind++)
 		for (unsigned reason = 0; reason <= 5; reason++) {
