@@ -61,14 +61,15 @@ struct verbs {
 	struct rights *rights;
 	struct queues *queues;
 	struct event_queue events;
-	/* The memory of peers first, first + 1, ... in whole pages for each. */
-	struct room {
-		int first;
-		struct region *slots, *copies;
-	} * rooms;
-	int n_rooms, room; /* for how many peers there is room */
-	size_t copies_stride;
-
+	struct peers_memory {
+		/* The memory of peers first, first + 1, ... in whole pages for each. */
+		struct room {
+			int first;
+			struct region *slots, *copies;
+		} * rooms;
+		int n, peers; /* of rooms; for how many peers there is room */
+		size_t copies_stride;
+	} memory;
 	struct wakeup wakeup;
 	unsigned wants; /* LINK_* */
 	/* Within verbs_gather(), transfers wait for its end, and n peers have such transfers. */
@@ -134,47 +135,48 @@ static int check_memlock_of_all(const struct verbs *v)
 /* Makes room for more peers, except in the queues of the card. */
 static int open_room(struct verbs *v, int more)
 {
-	const uint32_t peers = (uint32_t)(v->room + more);
-	struct room *room = realloc(v->rooms, ((size_t)v->n_rooms + 1) * sizeof(*room));
+	struct peers_memory *m = &v->memory;
+	const uint32_t peers = (uint32_t)(m->peers + more);
+	struct room *room = realloc(m->rooms, ((size_t)m->n + 1) * sizeof(*room));
 	int rc;
 
 	if (!room)
 		return fail(SLUICE_ENOMEM, "verbs: no memory for %d more peers", more);
-	v->rooms = room;
-	room += v->n_rooms;
-	*room = (struct room){ .first = v->room };
+	m->rooms = room;
+	room += m->n;
+	*room = (struct room){ .first = m->peers };
 	rc = event_queue_grow(&v->events,
 			      v->sizes.receives_most + 3 * v->sizes.log_entries * peers + 1024);
 	if (rc)
 		return rc;
 	rc = region_open((size_t)more * PAGE_BYTES, REGION_WRITE, "slots", &room->slots);
 	if (!rc)
-		rc = region_open((size_t)more * v->copies_stride, 0, "copies", &room->copies);
+		rc = region_open((size_t)more * m->copies_stride, 0, "copies", &room->copies);
 	if (rc) {
 		region_close(&room->slots);
 		return rc;
 	}
-	v->n_rooms++;
-	v->room += more;
+	m->n++;
+	m->peers += more;
 	return SLUICE_OK;
 }
 
 /* Makes room for the next peer, and for others that may follow. */
-static int make_room(struct verbs *v)
+static int grow_room(struct verbs *v)
 {
 	static const char what[] = "connecting one more of this job's ranks";
-	int more = v->room / 2 + 8, rc;
+	int more = v->memory.peers / 2 + 8, rc;
 
-	if (v->n_peers < v->room)
+	if (v->n_peers < v->memory.peers)
 		return SLUICE_OK;
-	if (more > v->most_peers - v->room)
-		more = v->most_peers - v->room;
+	if (more > v->most_peers - v->memory.peers)
+		more = v->most_peers - v->memory.peers;
 	rc = check_memlock(v, more, what);
 	if (rc && more > 1)
 		rc = check_memlock(v, more = 1, what);
 	if (rc)
 		return fail(rc, "verbs: %s", sluice_last_error());
-	rc = queues_grow(v->queues, (uint32_t)(v->room + more));
+	rc = queues_grow(v->queues, (uint32_t)(v->memory.peers + more));
 	return rc ? rc : open_room(v, more);
 }
 
@@ -211,12 +213,12 @@ static int verbs_admit(struct transport *t, const struct peer_keys *keys)
  * region. */
 static struct rights_memory memory_of(const struct verbs *v, int rank)
 {
-	const struct room *room = &v->rooms[v->n_rooms - 1];
+	const struct room *room = &v->memory.rooms[v->memory.n - 1];
 	const size_t at = (size_t)(v->n_peers - room->first), line = v->control_line_bytes;
 	struct rights_memory m = {
 		.slot = (uint8_t *)room->slots->base + at * PAGE_BYTES,
-		.copies = (uint8_t *)room->copies->base + at * v->copies_stride,
-		.copies_bytes = v->copies_stride,
+		.copies = (uint8_t *)room->copies->base + at * v->memory.copies_stride,
+		.copies_bytes = v->memory.copies_stride,
 		.control = v->control,
 	};
 
@@ -305,7 +307,7 @@ static int verbs_connect(struct transport *t, int rank, const uint8_t *record, s
 	if (!rc && carrier_between(&card, &its.cards[0]) != carrier_of(&v->device))
 		rc = refuse_card(rank, &card, &its.cards[0]);
 	if (!rc)
-		rc = make_room(v);
+		rc = grow_room(v);
 	if (!rc) {
 		config.its = &its;
 		memcpy(config.device, its.cards[0].device, sizeof(config.device));
@@ -605,7 +607,7 @@ static int open_tables(struct verbs *v)
 	if (!v->peers || !v->by_rank || !v->gathered.peers)
 		return fail(SLUICE_ENOMEM, "verbs: no memory for a table of %d peers", v->size);
 	/* Whole pages keep the memory that each peer may write apart. */
-	v->copies_stride = whole_pages(sendlog_memory(&v->sizes));
+	v->memory.copies_stride = whole_pages(sendlog_memory(&v->sizes));
 	return open_room(v, (int)v->sizes.peers);
 }
 
@@ -766,11 +768,11 @@ static void verbs_close(struct transport **t)
 	rights_close(&v->rights);
 	connect_close(&v->connect);
 	wakeup_close(&v->wakeup);
-	for (int i = 0; i < v->n_rooms; i++) {
-		region_close(&v->rooms[i].slots);
-		region_close(&v->rooms[i].copies);
+	for (int i = 0; i < v->memory.n; i++) {
+		region_close(&v->memory.rooms[i].slots);
+		region_close(&v->memory.rooms[i].copies);
 	}
-	free(v->rooms);
+	free(v->memory.rooms);
 	event_queue_close(&v->events);
 	free(v->peers);
 	free(v->by_rank);
