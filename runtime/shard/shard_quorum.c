@@ -108,12 +108,13 @@ static const char *judge_message(const struct shard *shard, int worker, const st
 	if (m->have_version > shard->published)
 		return "the worker holds a version that this shard has not published";
 	if (m->chosen)
-		return "it chooses what there is not";
+		return "its choice is not valid, because this recipe offers none";
 	if (m->kind == MESSAGE_PUSH && !(m->norm > 0))
 		return "its weight is not above 0";
 	if (m->kind == MESSAGE_PUSH && shard->rules.recipe->reduce == REDUCE_SENDERS &&
 	    m->norm != 1)
-		return "it has a weight, but reduce=senders has none";
+		return "its weight is not 1 (SLUICE_WEIGHT), but with reduce=senders all drifts "
+		       "count equally";
 	return NULL;
 }
 

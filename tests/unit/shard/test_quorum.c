@@ -698,6 +698,11 @@ static void with_weight(struct message *m)
 	m->norm = 2;
 }
 
+static void with_a_choice(struct message *m)
+{
+	m->chosen = 1;
+}
+
 static void of_a_later_version(struct message *m)
 {
 	m->have_version += 5;
@@ -720,7 +725,8 @@ static const struct forgery {
 	{ without_weight, "its weight is not above 0", DENSE "quorum=2" },
 	{ with_no_number, "norm nan is not a finite number", DENSE "quorum=2" },
 	{ with_infinity, "norm inf is not a finite number", DENSE "quorum=2" },
-	{ with_weight, "it has a weight", DENSE "reduce=senders quorum=2" },
+	{ with_weight, "its weight is not 1", DENSE "reduce=senders quorum=2" },
+	{ with_a_choice, "its choice is not valid", DENSE "quorum=2" },
 	{ of_a_later_version, "a version that this shard has not published", DENSE "quorum=2" },
 	{ of_another_step, "step", DENSE "quorum=2" },
 	{ of_a_later_collective, "a collective that cannot have begun", DENSE "quorum=2" }
