@@ -44,7 +44,7 @@ python_examples = \
 	python/examples/hsdp.py \
 	python/examples/hsdp.sbatch
 EXTRA_DIST += $(python_package) $(python_torch) python/pyproject.toml $(python_examples) \
-	python/tests/abi.py python/tests/ranks.py python/tests/run.sh python/tests/test_gpt.py python/tests/test_local.py \
+	python/tests/abi.py python/tests/ranks.py python/tests/run.sh python/tests/test_cuda.py python/tests/test_gpt.py python/tests/test_local.py \
 	python/tests/test_named.py python/tests/test_sluice.py python/tests/test_torch.py
 
 if WITH_PYTHON
