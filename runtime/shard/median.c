@@ -12,17 +12,21 @@
 
 struct median {
 	float median;
+	int read;      /* the headers of all lower ranks have been read in this step */
 	float *norm;   /* of each worker's message in this step */
 	float *sorted; /* scratch */
 };
 
-int median_open(struct shard *shard)
+static int median_used(const struct shard *shard)
+{
+	return shard->rules.recipe->clip_median;
+}
+
+static int median_open(struct shard *shard)
 {
 	const size_t workers = (size_t)shard->job->workers;
 	struct median *m;
 
-	if (!shard->rules.recipe->clip_median)
-		return 0;
 	m = shard->median = calloc(1, sizeof(*m));
 	if (m)
 		m->norm = calloc(2 * workers, sizeof(*m->norm));
@@ -32,13 +36,18 @@ int median_open(struct shard *shard)
 	return 0;
 }
 
-void median_close(struct shard *shard)
+static void median_close(struct shard *shard)
 {
 	if (!shard->median)
 		return;
 	free(shard->median->norm);
 	free(shard->median);
 	shard->median = NULL;
+}
+
+static void median_restart(struct shard *shard)
+{
+	shard->median->read = 0;
 }
 
 static int by_size(const void *a, const void *b)
@@ -68,11 +77,13 @@ int median_ready(struct shard *shard)
 
 	if (!m || gather_next(shard))
 		return 1;
+	for (; m->read < shard->job->workers; m->read++)
+		if (job_living(shard->job, m->read) && !read_norm(shard, m->read))
+			return 0;
+	m->read = 0;
 	for (int w = 0; w < shard->job->workers; w++) {
 		if (!job_living(shard->job, w))
 			continue;
-		if (!read_norm(shard, w))
-			return 0;
 		/* A worker that has nothing to send does not count. */
 		m->sorted[n] = m->norm[w];
 		n += m->norm[w] > 0;
@@ -100,3 +111,7 @@ const char *median_clip(const struct shard *shard, int worker, const struct mess
 		sparse_scale(value, of->median / m->norm, 1, m->count);
 	return NULL;
 }
+
+const struct shard_hooks median_hooks = {
+	.used = median_used, .open = median_open, .close = median_close, .restart = median_restart
+};

@@ -6,13 +6,12 @@
  * shard.c. */
 #ifndef RUNTIME_MEDIAN_H
 #define RUNTIME_MEDIAN_H
-#include "compress/message.h"
+#include "shard/shard_hooks.h"
 
 struct shard;
 struct median; /* shard.median; NULL unless the recipe has clip=median */
 
-int median_open(struct shard *shard); /* 0 or SLUICE_ENOMEM */
-void median_close(struct shard *shard);
+extern const struct shard_hooks median_hooks;
 /* Returns 1 if the shard may add the first message of a step: either the recipe has no median, or
  * the messages of all living workers are here, and the median of their norms is known. */
 int median_ready(struct shard *shard);

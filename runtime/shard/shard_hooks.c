@@ -4,6 +4,7 @@
 #include "recipe/schedule.h"
 #include "shard/agreed.h"
 #include "shard/lazy_sum.h"
+#include "shard/median.h"
 #include "shard/shard_async.h"
 #include "shard/shard_bits.h"
 #include "shard/shard_census.h"
@@ -11,8 +12,8 @@
 #include "shard/state.h"
 
 static const struct shard_hooks *const rows[SHARD_HOOKS] = {
-	&lazy_sum_hooks,    &agreed_hooks,     &shard_census_hooks,
-	&shard_async_hooks, &shard_bits_hooks, &shard_quorum_hooks
+	&lazy_sum_hooks,   &agreed_hooks,       &shard_census_hooks, &shard_async_hooks,
+	&shard_bits_hooks, &shard_quorum_hooks, &median_hooks
 };
 
 int shard_hooks_open(struct shard *shard)

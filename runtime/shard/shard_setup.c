@@ -7,7 +7,6 @@
 #include "model/model.h"
 #include "shard/gather.h"
 #include "shard/inbox.h"
-#include "shard/median.h"
 #include "shard/publish.h"
 #include "shard/reduce.h"
 #include "shard/shard_bits.h"
@@ -121,8 +120,6 @@ static int open_shard(const struct layout *l, struct shard *shard, uint32_t id)
 	if (!rc)
 		rc = inboxes_open(shard->job->workers, &shard->inboxes);
 	if (!rc)
-		rc = median_open(shard);
-	if (!rc)
 		rc = shard_hooks_open(shard);
 	if (!rc)
 		rc = shard_dense_open(shard);
@@ -173,7 +170,6 @@ void shards_close(sluice_model *model)
 		reduction_close(&shard->reduction);
 		compressor_close(&shard->compressor);
 		inboxes_close(&shard->inboxes);
-		median_close(shard);
 		shard_hooks_close(shard);
 		shard_dense_close(shard);
 	}
