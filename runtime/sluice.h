@@ -366,7 +366,8 @@ SLUICE_API int sluice_idle_step(sluice_model *model, void *target, int *more_out
 
 /* Adds flags to the next push: the low eight bits, or the low seven in a model with uneven=1. After
  * the pull of that step, sluice_step_info() returns on every worker the flags that any worker
- * raised. Workers can thus agree to write a checkpoint or to stop. Thread class: object. */
+ * raised, with quorum= after different steps. Workers can thus agree to write a checkpoint or to
+ * stop. Thread class: object. */
 SLUICE_API void sluice_raise(sluice_model *model, unsigned flags);
 
 /* ---- checkpoints: sluice_checkpoint(3) ---------------------------------------- */
