@@ -13,6 +13,7 @@
 #include "job/peers.h"
 #include "job/progress_token.h"
 #include "job/split.h"
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -152,6 +153,18 @@ static int fill(sluice_job *group, const sluice_job *parent, const int *members)
 	return rc ? rc : lines_open_outbox(group);
 }
 
+/* From this call on, events reach the group. It must precede the exchange of the descriptors of the
+ * lines, because peers may write to the lines as soon as they have the descriptors. */
+static void expose(sluice_job *group)
+{
+	progress_take(group);
+	for (int r = 0; r < group->size; r++)
+		if (group->peers[r].endpoint)
+			messages_connect(group, r, 1);
+	groups_add(group);
+	progress_release(group);
+}
+
 /* Sends the descriptors of this rank's lines to the members, and opens the members' lines. Every
  * rank of the parent takes part, and passes group NULL if it gets no group. members are ranks of
  * the parent. */
@@ -167,37 +180,43 @@ static int exchange_lines(sluice_job *parent, sluice_job *group, const int *memb
 			rc = describe_to_peer(group, r, group->lines.own,
 					      mine + (size_t)members[r] * REGION_DESCRIPTOR_BYTES);
 	rc = collective_agree(parent, rc, "split the job");
-	if (!rc)
-		rc = collective_run(parent, COLLECTIVE_SPLIT, mine, REGION_DESCRIPTOR_BYTES,
-				    REGION_DESCRIPTOR_BYTES, theirs);
 	if (rc) {
 		free(mine);
 		free(theirs);
 		return rc;
 	}
+	if (group)
+		expose(group);
+	rc = collective_run(parent, COLLECTIVE_SPLIT, mine, REGION_DESCRIPTOR_BYTES,
+			    REGION_DESCRIPTOR_BYTES, theirs);
 	for (int r = 0; group && r < group->size && !rc; r++)
 		if (group->peers[r].endpoint)
 			rc = connect_lines(group, r,
 					   theirs + (size_t)members[r] * REGION_DESCRIPTOR_BYTES);
 	free(mine);
 	free(theirs);
-	if (!rc && group) { /* must precede collective_agree(), because peers may write here
-			       after it */
-		progress_take(parent);
-		for (int r = 0; r < group->size; r++)
-			if (group->peers[r].endpoint)
-				messages_connect(group, r, 1);
-		groups_add(group);
-		progress_release(parent);
+	return collective_agree(parent, rc, "split the job");
+}
+
+/* Ends a group that could not be made. The peers may have completed the last round of the parent,
+ * although this rank has not, and then have the group and wait for this rank, so they must learn
+ * that it does not take part. They may write to the lines until the root is finalized. */
+static void give_up(sluice_job *root, sluice_job *group, uint32_t number, int rc)
+{
+	char why[ERROR_TEXT_BYTES];
+
+	progress_take(root);
+	const int exposed = groups_at(root, number) == group;
+	if (exposed && !group->failure.code) {
+		snprintf(why, sizeof(why), "%s", sluice_last_error());
+		job_fail(group, rc, group->rank, "%s cannot take part in the group: %s",
+			 rank_text(group, group->rank), why);
 	}
-	int own = rc;
-	rc = collective_agree(parent, rc, "split the job");
-	if (rc && group && !own) {
-		progress_take(parent);
-		groups_drop(group);
-		progress_release(parent);
-	}
-	return rc;
+	if (exposed)
+		group_leave(group);
+	progress_release(root);
+	if (!exposed)
+		group_free(group);
 }
 
 /* Makes the group of this rank, without connecting it to its peers. */
@@ -255,7 +274,7 @@ static int split_job(sluice_job *parent, int color, int key, sluice_job **sub)
 	uint8_t mine[ROW], *rows = malloc((size_t)parent->size * ROW);
 	int *members = calloc((size_t)parent->size, sizeof(*members));
 	sluice_job *group = NULL;
-	int made = 0;
+	uint32_t number = 0;
 
 	error_hold(); /* held until collective_agree() shows which other ranks have this error */
 	if (!rows || !members)
@@ -270,9 +289,9 @@ static int split_job(sluice_job *parent, int color, int key, sluice_job **sub)
 	if (!rc)
 		rc = collective_run(parent, COLLECTIVE_SPLIT, mine, 0, ROW, rows);
 	if (!rc) {
-		const uint32_t number = agreed_number(parent, rows);
-
 		struct plan *plan = plan_groups(parent, rows);
+
+		number = agreed_number(parent, rows);
 		if (!plan)
 			rc = fail(SLUICE_ENOMEM, "sluice_split: no memory for a plan");
 		rc = collective_agree(parent, rc, "split the job");
@@ -288,21 +307,14 @@ static int split_job(sluice_job *parent, int color, int key, sluice_job **sub)
 		if (!rc && color >= 0)
 			rc = make(parent, rows, number, members, &group);
 		rc = exchange_lines(parent, rc ? NULL : group, members, rc);
-		made = !rc && group;
 	}
-	if (made && group->hubs)
-		rc = connect_rows(group);
 	free(rows);
 	free(members);
-	if (rc && made) { /* peers may still write to the group's memory */
-		progress_take(parent);
-		group_leave(group);
-		progress_release(parent);
-		return rc;
-	}
+	if (!rc && group && group->hubs)
+		rc = connect_rows(group);
 	if (rc) {
 		if (group)
-			group_free(group);
+			give_up(parent->root, group, number, rc);
 		return rc;
 	}
 	if (group)

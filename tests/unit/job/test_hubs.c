@@ -524,6 +524,48 @@ TEST_IN_RANKS(offer__that_another_one_overwrites__is_not_taken, 3)
 	return 0;
 }
 
+static struct transport_ops keyless;
+static const struct transport_ops *original;
+
+/* A card that has no keys left for this rank's rows refuses them, as rdma/rights.c does. */
+static int refuse_rows(struct endpoint *e, const struct region *region, uint8_t *descriptor)
+{
+	return strcmp(region->name, "rows") ?
+		       original->describe(e, region, descriptor) :
+		       fail_quietly(SLUICE_ENOSUPP, "no key for region %s, as the test wants it",
+				    region->name);
+}
+
+TEST_IN_RANKS(group__whose_hub_cannot_reach_a_member__fails_on_all_ranks, 5)
+{
+	sluice_job *job = join_with_hubs(0, 0), *group = NULL;
+
+	be_impatient(job, 10000); /* the group inherits it */
+	if (rank == 3) {
+		struct transport *t = job->peers[0].endpoint->transport;
+
+		original = t->ops;
+		keyless = *original;
+		keyless.describe = refuse_rows;
+		progress_take(job);
+		t->ops = &keyless;
+		progress_release(job);
+		CHECK(sluice_split(job, 0, 0, &group) == SLUICE_ENOSUPP && !group);
+		t->ops = original;
+	} else {
+		/* The ranks that exchange no rows with rank 3 may get the group before it fails. */
+		const int rc = sluice_split(job, 0, 0, &group);
+
+		CHECK((rc ? rc : sluice_barrier(group)) == SLUICE_EPEER);
+	}
+	CHECK(error_says("rank 3 of group 0 (rank 3 of the job, node n2)",
+			 "cannot take part in the group: no key for region rows"));
+	sluice_finalize(&group);
+	sum_of(job);
+	sluice_finalize(&job);
+	return 0;
+}
+
 struct group_loss {
 	int victim, connects;
 };

@@ -2,6 +2,7 @@
  * Groups of a job's ranks: who is in which, that they train, sum and broadcast beside each other
  * with the bits of jobs of their own, that a lost rank fails the groups that hold it and no other,
  * and how they end. */
+#include "base/bytes.h"
 #include "job/progress_token.h"
 #include "ranks.h"
 #include "cases.h"
@@ -266,6 +267,70 @@ TEST_IN_JOB(failure__inside_of_a_group__stays_in_it, 4)
 	CHECK(sum == 4);
 	sluice_model_close(&model);
 	sluice_finalize(&pair);
+}
+
+/* The last round of sluice_split() follows the exchange of the groups' lines. */
+static const struct transport_ops *whole;
+
+static int post_or_die(struct endpoint *e, const struct transfer *t)
+{
+	static int splits;
+	const int is_message = t->imm == imm_make(IMM_COLLECTIVE, 0) && e->peer < 2;
+	const uint32_t op = is_message ? get_le32((const uint8_t *)t->local + 8) : 0;
+
+	splits += op == COLLECTIVE_SPLIT && e->peer == 1;
+	if (op == COLLECTIVE_OPEN && splits == 2) {
+		sleep_ms(200); /* ranks 0 and 1 have posted their messages, and wait */
+		if (e->peer == 1)
+			_exit(0);
+	}
+	return whole->post(e, t);
+}
+
+/* Rank 2 ends when it has sent its last message to rank 0, but not to rank 1. So the job fails on
+ * rank 1 before the group is made, and on rank 0 afterwards. */
+static int lose_one_at_the_end_of_split(int rank, void *argument)
+{
+	static struct transport_ops dying;
+	sluice_job *job = rank_join(NULL), *pair = NULL;
+
+	be_impatient(job, 10000); /* the group inherits it */
+	log_capture();
+	if (rank == 2) {
+		struct transport *t = job->peers[0].endpoint->transport;
+
+		progress_take(job);
+		whole = t->ops;
+		dying = *whole;
+		dying.post = post_or_die;
+		t->ops = &dying;
+		progress_release(job);
+	}
+	const int rc = sluice_split(job, rank < 2 ? 0 : -1, 0, &pair);
+
+	CHECK(rank < 2 && (rc == SLUICE_EPEER || !rank));
+	CHECK(!rc || (!pair && error_says("rank 2 (node n2) is lost", NULL)));
+	if (!rc) { /* a slow rank 0 may see the loss first */
+		CHECK(sluice_barrier(pair) == SLUICE_EPEER);
+		CHECK(error_says("rank 1 of group 0 (rank 1 of the job, node n1) gave up: cannot "
+				 "take part in the group: rank 2 (node n2) is lost",
+				 NULL));
+		*(int *)argument = 1;
+		sluice_finalize(&pair);
+	}
+	CHECK(sluice_barrier(job) == SLUICE_EPEER);
+	sluice_finalize(&job);
+	return 0;
+}
+
+TEST(loss__at_the_end_of_split__fails_the_group_where_it_was_made)
+{
+	int *made = shared_memory(sizeof(*made)), status[3];
+
+	run_ranks_status(3, lose_one_at_the_end_of_split, made, NULL, 60000, status);
+	for (int r = 0; r < 3; r++)
+		assert_int_equal(status[r], 0);
+	print_message("the group was %smade on rank 0\n", *made ? "" : "not ");
 }
 
 /* ---- wrong calls ----------------------------------------------------------- */
