@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * See connect.h. */
 #include "job/connect.h"
-#include "base/bytes.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "job/collective.h"
@@ -16,10 +15,6 @@
 #include "job/ways.h"
 #include <stdio.h>
 #include <stdlib.h>
-
-enum { OFFER_HEAD = 8, OFFER_BYTES = OFFER_HEAD + REGION_DESCRIPTOR_BYTES };
-_Static_assert((int)OFFER_BYTES <= (int)MEMBERS_BLOCK_BYTES,
-	       "an offer does not fit into its place");
 
 struct transport *connect_transport(const sluice_job *job, const struct transport_ops *ops,
 				    int card)
@@ -199,49 +194,6 @@ int connect_all(sluice_job *job)
 
 /* ---- later ------------------------------------------------------------------- */
 
-/* Returns 1 if this rank writes its offer first. The peer answers once it has read the offer. After
- * the answer, both places may be written again, for another group. A group that has failed gets no
- * answer, so the next offer may overwrite its offer before the peer has read it. */
-static int offers_first(const sluice_job *group, int peer)
-{
-	return group->root->rank < group_root_rank(group, peer);
-}
-
-/* Returns 1 if this rank may write its offer for a group to the peer. */
-static int may_offer_first(const sluice_job *group, int in_root)
-{
-	const uint32_t last = *hubs_offering(group->root, in_root);
-	const sluice_job *unanswered = groups_at(group->root,
-						 last >> IMM_GROUP_SHIFT & (GROUPS_MAX - 1));
-
-	return !unanswered || unanswered->failure.code;
-}
-
-/* The checksum includes the group, so parts of two offers are not taken for one. */
-static uint32_t offer_checksum(const uint8_t *offer)
-{
-	return crc32c(crc32c(0, offer, 4), offer + OFFER_HEAD, REGION_DESCRIPTOR_BYTES);
-}
-
-int connect_take_offer(sluice_job *group, int peer)
-{
-	const int in_root = group_root_rank(group, peer);
-	uint8_t copy[OFFER_BYTES];
-
-	if (!group->hubs)
-		return -1;
-	memcpy(copy, line_of(group->root, in_root) + LINE_OFFER, sizeof(copy));
-	if (get_le32(copy) != group->group_bits.imm)
-		return 0; /* this group has failed on the peer, which connects in another one */
-	if (get_le32(copy + 4) != offer_checksum(copy))
-		return -1;
-	hubs_keep_offer(group, peer, copy + OFFER_HEAD);
-	if (offers_first(group, peer) &&
-	    *hubs_offering(group->root, in_root) == group->group_bits.imm)
-		*hubs_offering(group->root, in_root) = 0;
-	return 0;
-}
-
 struct offering {
 	sluice_job *job;
 	connect_needs needs;
@@ -267,15 +219,12 @@ static int all_offered(void *context)
 	for (int p = 0; p < group->size; p++) {
 		if (!is_needed(o, p))
 			continue;
-		const int in_root = group_root_rank(group, p), first = offers_first(group, p);
-		if (!o->written[p] &&
-		    (first ? may_offer_first(group, in_root) : hubs_offer(group, p) != NULL)) {
-			const int rc = lines_offer(group, p, OFFER_BYTES);
-			if (rc && rc != SLUICE_EAGAIN)
+		if (!o->written[p]) {
+			const int rc = hubs_send_offer(group, p);
+
+			if (rc < 0)
 				return rc;
-			o->written[p] = !rc;
-			if (first && !rc)
-				*hubs_offering(group->root, in_root) = group->group_bits.imm;
+			o->written[p] = (uint8_t)rc;
 		}
 		all &= o->written[p] && hubs_offer(group, p);
 	}
@@ -286,18 +235,6 @@ static void describe_offering(void *context, char *text, size_t cap)
 {
 	(void)context;
 	snprintf(text, cap, "the memory for messages of the other ranks of the group");
-}
-
-/* A group has its own lines. Each rank writes the descriptor of its lines into its line of the root
- * at the peer. The place of the group's first message to that peer holds the bytes meanwhile. */
-static int prepare_offer(sluice_job *group, int peer)
-{
-	uint8_t *offer = outbox_collective(group, peer, 0);
-	const int rc = describe_held(group, peer, group->lines.own, offer + OFFER_HEAD);
-
-	put_le32(offer, group->group_bits.imm);
-	put_le32(offer + 4, offer_checksum(offer));
-	return rc;
 }
 
 int connect_lines(sluice_job *group, int peer, const uint8_t *descriptor)
@@ -314,6 +251,7 @@ int connect_lines(sluice_job *group, int peer, const uint8_t *descriptor)
 /* The ranks are connected in the root. */
 static int trade_lines(struct offering *o)
 {
+	uint8_t descriptor[REGION_DESCRIPTOR_BYTES];
 	sluice_job *group = o->job;
 	int rc = 0;
 
@@ -324,7 +262,9 @@ static int trade_lines(struct offering *o)
 		if (!is_needed(o, p))
 			continue;
 		group->peers[p].endpoint = group->root->peers[group_root_rank(group, p)].endpoint;
-		rc = prepare_offer(group, p);
+		rc = describe_held(group, p, group->lines.own, descriptor);
+		if (!rc)
+			hubs_write_offer(group, p, descriptor);
 	}
 	if (!rc)
 		rc = progress_until(group, all_offered, describe_offering, o);

@@ -21,8 +21,6 @@ int connect_all(sluice_job *job);
 int connect_rows(sluice_job *job);
 /* Opens a peer's lines in a group. Returns 0 or SLUICE_E*. */
 int connect_lines(sluice_job *group, int peer, const uint8_t *descriptor);
-/* Handles IMM_MEMBERS in a group. Returns -1 if the peer may not send it. Token held. */
-int connect_take_offer(sluice_job *group, int peer);
 
 /* Returns 1 if two ranks of the job must be connected; a < b. */
 typedef int (*connect_needs)(const void *context, int a, int b);

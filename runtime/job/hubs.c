@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * See hubs.h. */
 #include "job/hubs.h"
+#include "base/bytes.h"
 #include "job/state.h"
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,11 @@ enum {
 	ROW_BYTES = COLLECTIVE_HEADER_BYTES + COLLECTIVE_BYTES
 };
 
+/* An offer: group u32, CRC32C of the rest u32, descriptor of the writer's lines in the group. */
+enum { OFFER_HEAD = 8, OFFER_BYTES = OFFER_HEAD + REGION_DESCRIPTOR_BYTES };
+_Static_assert((int)OFFER_BYTES <= (int)MEMBERS_BLOCK_BYTES,
+	       "an offer does not fit into its place");
+
 /* The descriptor of a peer's lines in a group. */
 struct offer {
 	int came;
@@ -21,7 +27,9 @@ struct offer {
 
 struct hubs {
 	struct offer *offers; /* [rank] in a group, NULL in a root */
-	uint32_t *offering;   /* [rank] in a root, NULL in a group: see hubs_offering() */
+	/* [rank] in a root, NULL in a group: the group_bits.imm of the group for which this rank
+	 * last wrote an offer to the peer, while the peer may not have read it yet, else 0 */
+	uint32_t *offering;
 	/* on a member */
 	struct region *rows; /* a row for each rank, and then a head for each rank */
 	uint64_t arrived;    /* the last round whose messages are in the rows */
@@ -128,13 +136,76 @@ void hubs_close(sluice_job *job)
 
 /* ---- a group ------------------------------------------------------------------ */
 
-void hubs_keep_offer(sluice_job *group, int peer, const uint8_t *descriptor)
+/* Returns 1 if this rank writes its offer first. The peer answers once it has read the offer. After
+ * the answer, both places may be written again, for another group. A group that has failed gets no
+ * answer, so the next offer may overwrite its offer before the peer has read it. */
+static int offers_first(const sluice_job *group, int peer)
 {
-	struct offer *offer = &group->hubs->offers[peer];
+	return group->root->rank < group_root_rank(group, peer);
+}
 
+static uint32_t *offering(sluice_job *group, int peer)
+{
 	TOKEN_HELD(group);
+	return &group->root->hubs->offering[group_root_rank(group, peer)];
+}
+
+/* Returns 1 if this rank may write its offer for a group to the peer. */
+static int may_offer(sluice_job *group, int peer)
+{
+	if (!offers_first(group, peer))
+		return hubs_offer(group, peer) != NULL;
+	const uint32_t last = *offering(group, peer);
+	const sluice_job *unanswered = groups_at(group->root,
+						 last >> IMM_GROUP_SHIFT & (GROUPS_MAX - 1));
+
+	return !unanswered || unanswered->failure.code;
+}
+
+/* The checksum includes the group, so parts of two offers are not taken for one. */
+static uint32_t offer_checksum(const uint8_t *offer)
+{
+	return crc32c(crc32c(0, offer, 4), offer + OFFER_HEAD, REGION_DESCRIPTOR_BYTES);
+}
+
+void hubs_write_offer(sluice_job *group, int peer, const uint8_t *descriptor)
+{
+	uint8_t *offer = outbox_collective(group, peer, 0);
+
+	put_le32(offer, group->group_bits.imm);
+	memcpy(offer + OFFER_HEAD, descriptor, REGION_DESCRIPTOR_BYTES);
+	put_le32(offer + 4, offer_checksum(offer));
+}
+
+int hubs_send_offer(sluice_job *group, int peer)
+{
+	if (!may_offer(group, peer))
+		return 0;
+	const int rc = lines_offer(group, peer, OFFER_BYTES);
+	if (rc)
+		return rc == SLUICE_EAGAIN ? 0 : rc;
+	if (offers_first(group, peer))
+		*offering(group, peer) = group->group_bits.imm;
+	return 1;
+}
+
+int hubs_take_offer(sluice_job *group, int peer)
+{
+	uint8_t copy[OFFER_BYTES];
+
+	if (!group->hubs)
+		return -1;
+	struct offer *offer = &group->hubs->offers[peer];
+	memcpy(copy, line_of(group->root, group_root_rank(group, peer)) + LINE_OFFER, sizeof(copy));
+	if (get_le32(copy) != group->group_bits.imm)
+		return 0; /* this group has failed on the peer, which connects in another one */
+	if (get_le32(copy + 4) != offer_checksum(copy))
+		return -1;
 	offer->came = 1;
-	memcpy(offer->descriptor, descriptor, sizeof(offer->descriptor));
+	memcpy(offer->descriptor, copy + OFFER_HEAD, sizeof(offer->descriptor));
+	if (offers_first(group, peer) && *offering(group, peer) == group->group_bits.imm)
+		*offering(group, peer) = 0;
+	return 0;
 }
 
 const uint8_t *hubs_offer(const sluice_job *group, int peer)
@@ -142,12 +213,6 @@ const uint8_t *hubs_offer(const sluice_job *group, int peer)
 	const struct offer *offer = &group->hubs->offers[peer];
 
 	return offer->came ? offer->descriptor : NULL;
-}
-
-uint32_t *hubs_offering(sluice_job *root, int peer)
-{
-	TOKEN_HELD(root);
-	return &root->hubs->offering[peer];
 }
 
 void hubs_stop(sluice_job *job)

@@ -17,11 +17,11 @@
  * does the same, so it reaches all. Membership (members.c) needs only the connections with the
  * servers.
  *
- * A group of more than SLUICE_MESH ranks has its own hubs. Two of its ranks connect in the root,
- * and then exchange the descriptors of their lines in the group (connect.c).
+ * A group of more than SLUICE_MESH ranks has its own hubs. Two of its ranks connect in the root
+ * (connect.c), and then offer each other the descriptors of their lines in the group.
  *
- * hubs.c owns the rows and decides who is a hub; messages.c fills them. Token held, in all
- * functions after hubs_open(). */
+ * hubs.c owns the rows and the offers, and decides who is a hub; messages.c fills the rows. Token
+ * held, in all functions after hubs_open(). */
 #ifndef RUNTIME_HUBS_H
 #define RUNTIME_HUBS_H
 #include "job/lines.h"
@@ -51,13 +51,18 @@ int hubs_would_connect(int size, int servers, int mesh, int a, int b);
 /* Returns the number of ranks with which this rank connects at the start; also without hubs. */
 int hubs_peers(const sluice_job *job);
 
-/* ---- a group: the descriptor of a peer's lines, when the two connect later ---- */
-void hubs_keep_offer(sluice_job *group, int peer, const uint8_t *descriptor);
-/* Returns NULL if it has not arrived. */
+/* ---- offers in a group: two ranks that connect later write each other the descriptors of their
+ * lines there, each into its line of the root at the peer ---- */
+/* Prepares this rank's offer. The place of the group's first message to the peer holds its bytes
+ * until both have made their offers. */
+void hubs_write_offer(sluice_job *group, int peer, const uint8_t *descriptor);
+/* Returns 1 if the offer was sent, 0 if it must wait for the peer (poll, and call it again), or
+ * SLUICE_E*. */
+int hubs_send_offer(sluice_job *group, int peer);
+/* Handles IMM_MEMBERS in a group. Returns -1 if the peer may not send it. */
+int hubs_take_offer(sluice_job *group, int peer);
+/* Returns the descriptor that the peer has offered, or NULL if it has not arrived. */
 const uint8_t *hubs_offer(const sluice_job *group, int peer);
-/* In a root: the group_bits.imm of the group for which this rank last wrote a descriptor to the
- * peer, while the peer may not have read it yet, else 0. */
-uint32_t *hubs_offering(sluice_job *root, int peer);
 
 /* ---- rows ---- */
 /* The memory to which the hub of this member puts the messages of a round. NULL on a hub. */

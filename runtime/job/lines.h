@@ -71,7 +71,7 @@ enum {
 	MEMBERS_BLOCK_BYTES = MEMBERS_HEADER_BYTES + 2 * MEMBERS_BYTES,
 	/* In a job that has groups, which cannot continue without a rank, the same place has the
 	 * descriptor of the writer's lines in a group: group u32, CRC32C of the rest u32,
-	 * descriptor (connect.c). */
+	 * descriptor (hubs.c). */
 	LINE_OFFER = LINE_MEMBERS,
 	LINE_BYTES = LINE_MEMBERS + MEMBERS_BLOCK_BYTES
 };

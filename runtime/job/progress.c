@@ -13,8 +13,8 @@
 #include "job/place.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "job/connect.h"
 #include "job/heart.h"
+#include "job/hubs.h"
 #include "job/living.h"
 #include "job/members.h"
 #include "job/sim_rank.h"
@@ -152,7 +152,7 @@ static void dispatch_imm(sluice_job *job, int peer, uint32_t imm)
 	case IMM_REPORT: peers_reported(job, peer, progress_waits(job)); return;
 	case IMM_REGION: clients_notified(&job->clients, index, peer); return;
 	case IMM_MEMBERS:
-		if (job->group ? connect_take_offer(job, peer) : !job_elastic(job))
+		if (job->group ? hubs_take_offer(job, peer) : !job_elastic(job))
 			break;
 		if (!job->group)
 			peers_members(job, peer);

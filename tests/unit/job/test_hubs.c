@@ -510,10 +510,10 @@ TEST_IN_RANKS(offer__that_another_one_overwrites__is_not_taken, 3)
 	if (rank) {
 		uint8_t *offer = line_of(job, 3 - rank) + LINE_OFFER;
 
-		CHECK(connect_take_offer(group[0], 3 - rank) == 0);
+		CHECK(hubs_take_offer(group[0], 3 - rank) == 0);
 		CHECK(!hubs_offer(group[0], 3 - rank));
 		put_le32(offer, group[0]->group_bits.imm); /* with the next one's descriptor */
-		CHECK(connect_take_offer(group[0], 3 - rank) < 0);
+		CHECK(hubs_take_offer(group[0], 3 - rank) < 0);
 		CHECK(!hubs_offer(group[0], 3 - rank));
 	}
 	progress_release(job);
