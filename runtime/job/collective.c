@@ -284,7 +284,9 @@ static int is_first(const sluice_job *job, const uint8_t *rows, const uint8_t *m
  * of ranks that fail because another rank did. */
 int collective_agree(sluice_job *job, int rc, const char *what)
 {
-	uint8_t mine[ROW_BYTES] = { 0 };
+	uint8_t mine[ROW_BYTES] = { 0 }, *rows = malloc((size_t)job->size * ROW_BYTES);
+	if (!rc && !rows)
+		rc = fail(SLUICE_ENOMEM, "no memory to gather from %d ranks", job->size);
 	put_le32(mine, (uint32_t)rc);
 	if (rc) {
 		snprintf((char *)mine + ROW_TEXT, ROW_DIGEST - ROW_TEXT, "%s", sluice_last_error());
@@ -294,10 +296,8 @@ int collective_agree(sluice_job *job, int rc, const char *what)
 		/* If no error was held back, this logs later errors at once. */
 		error_release(LOG_ERROR);
 	}
-	uint8_t *rows = malloc((size_t)job->size * ROW_BYTES);
-	int all = rows ? collective_run(job, COLLECTIVE_OPEN, mine, 0, ROW_BYTES, rows) :
-			 fail(SLUICE_ENOMEM, "no memory to gather from %d ranks", job->size);
-	enum log_level level = all || is_first(job, rows, mine) ? LOG_ERROR : LOG_INFO;
+	int all = collective_run(job, COLLECTIVE_OPEN, mine, 0, ROW_BYTES, rows);
+	enum log_level level = all || !rows || is_first(job, rows, mine) ? LOG_ERROR : LOG_INFO;
 	for (int r = 0; r < job->size && !all && !rc; r++) {
 		const uint8_t *row = rows + (size_t)r * ROW_BYTES;
 		if (!get_le32(row))

@@ -7,6 +7,7 @@
 #include "job/connect.h"
 #include "job/describe.h"
 #include "job/living.h"
+#include "job/peers.h"
 #include "job/progress_token.h"
 #include "job/window.h"
 #include "job/window_move.h"
@@ -24,6 +25,8 @@ static const struct region_client windows = { .notified = count_notify, .done = 
 
 static void window_free(sluice_region *region)
 {
+	if (!region)
+		return;
 	for (int p = 0; region->remotes && p < region->job->size; p++)
 		if (region->remotes[p])
 			region->job->peers[p].endpoint->transport->ops->remote_close(
@@ -84,18 +87,20 @@ static int open_remotes(sluice_region *region, const uint8_t *theirs)
 }
 
 /* Sends the descriptor of this rank's window, or the status of a failure, to every peer, and
- * receives theirs. */
-static int exchange_windows(sluice_region *region, int status)
+ * receives theirs. After a failure, region may be NULL. */
+static int exchange_windows(sluice_job *job, sluice_region *region, int status)
 {
-	sluice_job *job = region->job;
 	uint8_t *mine = calloc((size_t)job->size, ROW), *theirs = calloc((size_t)job->size, ROW);
-	int rc = mine && theirs ? 0 : fail(SLUICE_ENOMEM, "sluice_region_open: no memory");
+	int rc = mine && theirs ?
+			 0 :
+			 job_fail_here(job, 0, SLUICE_ENOMEM,
+				       "sluice_region_open: no memory for %d peers", job->size);
 	for (int p = 0; p < job->size && !rc; p++) {
 		uint8_t *row = mine + (size_t)p * ROW;
 		if (!status && job->peers[p].control)
 			status = describe_to_peer(job, p, region->window, row);
 		put_le32(row + ROW_STATUS, (uint32_t)status);
-		put_le64(row + ROW_BYTES, region->window ? region->window->bytes : 0);
+		put_le64(row + ROW_BYTES, status ? 0 : region->window->bytes);
 	}
 	if (!rc)
 		rc = collective_run(job, COLLECTIVE_EXCHANGE, mine, ROW, ROW, theirs);
@@ -111,8 +116,27 @@ static int meets_root(const void *root, int a, int b)
 	return a == *(const int *)root || b == *(const int *)root;
 }
 
+/* Makes a region that is not connected yet. Returns 0 or SLUICE_E*. *out may then be NULL, or a
+ * part of a region. */
+static int window_make(sluice_job *job, uint32_t id, size_t bytes, sluice_region **out)
+{
+	sluice_region *region = *out = calloc(1, sizeof *region);
+	if (!region)
+		return fail(SLUICE_ENOMEM, "sluice_region_open: no memory");
+	region->job = job;
+	region->id = id;
+	region->remotes = calloc((size_t)job->size, sizeof *region->remotes);
+	region->notified = calloc((size_t)job->size, sizeof *region->notified);
+	region->flying = calloc((size_t)job->size, sizeof *region->flying);
+	if (!region->remotes || !region->notified || !region->flying)
+		return fail(SLUICE_ENOMEM, "sluice_region_open: no memory for %d peers", job->size);
+	int rc = region_open(bytes, REGION_READ | REGION_WRITE, "user", &region->window);
+	return rc ? rc : region_open(BOUNCE_SLOTS * SLOT_BYTES, 0, "bounce", &region->bounce);
+}
+
 int window_open(sluice_job *job, size_t bytes, int root, sluice_region **region_out)
 {
+	sluice_region *region;
 	int rc = job_check(job, "sluice_region_open");
 	if (rc)
 		return rc;
@@ -125,22 +149,9 @@ int window_open(sluice_job *job, size_t bytes, int root, sluice_region **region_
 	rc = connect_pairs(job, root < 0 ? NULL : meets_root, &root, "the region");
 	if (rc)
 		return rc;
-	sluice_region *region = calloc(1, sizeof *region);
-	if (!region)
-		return fail(SLUICE_ENOMEM, "sluice_region_open: no memory");
-	region->job = job;
-	region->id = id;
 	error_hold(); /* held until collective_agree() shows which other ranks have this error */
-	region->remotes = calloc((size_t)job->size, sizeof *region->remotes);
-	region->notified = calloc((size_t)job->size, sizeof *region->notified);
-	region->flying = calloc((size_t)job->size, sizeof *region->flying);
-	if (!region->remotes || !region->notified || !region->flying)
-		rc = fail(SLUICE_ENOMEM, "sluice_region_open: no memory for %d peers", job->size);
-	if (!rc)
-		rc = region_open(bytes, REGION_READ | REGION_WRITE, "user", &region->window);
-	if (!rc)
-		rc = region_open(BOUNCE_SLOTS * SLOT_BYTES, 0, "bounce", &region->bounce);
-	rc = exchange_windows(region, rc);
+	rc = window_make(job, id, bytes, &region);
+	rc = exchange_windows(job, region, rc);
 	progress_take(job);
 	if (!rc)
 		/* Must precede collective_agree(), because peers may put here after it. */
