@@ -161,9 +161,11 @@ int connect_rows(sluice_job *job)
 	}
 	if (!rc)
 		rc = collective_run(job, COLLECTIVE_OPEN, mine, ROW, ROW, theirs);
+	progress_take(job);
 	for (int p = 0; p < job->size && !rc; p++)
 		if (round_has(job, p) && !hubs_are(job, p) && hubs_of(job, p) == job->rank)
 			rc = meet_member(job, p, theirs + (size_t)p * ROW);
+	progress_release(job);
 	free(mine);
 	free(theirs);
 	return rc;

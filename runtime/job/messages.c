@@ -178,6 +178,12 @@ int messages_forward(sluice_job *job, uint64_t seq, uint32_t most, int *member_o
 	return hubs_put(job, member_out);
 }
 
+void messages_stop(sluice_job *job)
+{
+	job->messages.told.seq = 0;
+	hubs_stop(job);
+}
+
 uint32_t messages_op(const sluice_job *job, int peer, uint64_t seq)
 {
 	return get_le32(message_from(job, peer, seq) + 8);

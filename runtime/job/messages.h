@@ -89,6 +89,9 @@ int messages_are_direct(const sluice_job *job, int peer, uint64_t seq);
  * each. Returns 0 when that is done, otherwise the result of hubs_put(). */
 int messages_forward(sluice_job *job, uint64_t seq, uint32_t most, int *member_out);
 
+/* In a group with hubs: hubs_stop(), and no head is forwarded either. */
+void messages_stop(sluice_job *job);
+
 /* Writes a message to a peer. Returns the result of the transport's post(). */
 int messages_put(sluice_job *job, int peer, uint64_t seq, uint32_t op, struct about about,
 		 const uint8_t *bytes, size_t n);

@@ -351,7 +351,7 @@ void group_finalize(sluice_job *group)
 			      SLUICE_EPEER;
 	if (!rc && group->hubs) {
 		progress_take(group);
-		hubs_stop(group);
+		messages_stop(group);
 		progress_release(group);
 		rc = collective_run(group, COLLECTIVE_FINALIZE, NULL, 1, 0, NULL);
 	}

@@ -524,7 +524,7 @@ TEST_IN_RANKS(offer__that_another_one_overwrites__is_not_taken, 3)
 	return 0;
 }
 
-static struct transport_ops keyless;
+static struct transport_ops changed;
 static const struct transport_ops *original;
 
 /* A card that has no keys left for this rank's rows refuses them, as rdma/rights.c does. */
@@ -545,10 +545,10 @@ TEST_IN_RANKS(group__whose_hub_cannot_reach_a_member__fails_on_all_ranks, 5)
 		struct transport *t = job->peers[0].endpoint->transport;
 
 		original = t->ops;
-		keyless = *original;
-		keyless.describe = refuse_rows;
+		changed = *original;
+		changed.describe = refuse_rows;
 		progress_take(job);
-		t->ops = &keyless;
+		t->ops = &changed;
 		progress_release(job);
 		CHECK(sluice_split(job, 0, 0, &group) == SLUICE_ENOSUPP && !group);
 		t->ops = original;
@@ -561,6 +561,58 @@ TEST_IN_RANKS(group__whose_hub_cannot_reach_a_member__fails_on_all_ranks, 5)
 	CHECK(error_says("rank 3 of group 0 (rank 3 of the job, node n2)",
 			 "cannot take part in the group: no key for region rows"));
 	sluice_finalize(&group);
+	sum_of(job);
+	sluice_finalize(&job);
+	return 0;
+}
+
+/* A queue that never has room for the heads of messages. */
+static int last_round, heads_after_it;
+
+static int post_no_heads(struct endpoint *e, const struct transfer *t)
+{
+	static uint64_t first;
+	const uint32_t index = t->imm & GROUP_INDEX_MOST;
+	const int is_message = (t->imm >> IMM_KIND_SHIFT & 7) == IMM_COLLECTIVE && t->imm >> 31;
+
+	if (is_message && index > 1 + COLLECTIVE_BYTES) {
+		heads_after_it += last_round;
+		return SLUICE_EAGAIN;
+	}
+	if (is_message && !index &&
+	    get_le32((const uint8_t *)t->local + 8) == COLLECTIVE_FINALIZE) {
+		const uint64_t seq = get_le64(t->local);
+
+		first = first ? first : seq;
+		last_round |= seq != first;
+	}
+	return original->post(e, t);
+}
+
+/* A member closes its rows when it has the hub's message of the last round. */
+TEST_IN_RANKS(group__that_ends_while_a_queue_is_full__hub_writes_no_head_in_the_last_round, 3)
+{
+	sluice_job *job = join_with_hubs(0, 0), *group = NULL;
+	float params[100] = { 0 };
+
+	CHECK_OK(sluice_split(job, 0, 0, &group));
+	sluice_model *model = OPEN(group, params, .count = 100, .recipe = "up=all down=all");
+	CHECK_OK(sluice_barrier(group));
+	if (!rank) {
+		struct transport *t = job->peers[1].endpoint->transport;
+
+		progress_take(job);
+		original = t->ops;
+		changed = *original;
+		changed.post = post_no_heads;
+		t->ops = &changed;
+		progress_release(job);
+	}
+	sluice_model_close(&model);
+	if (rank)
+		sleep_ms(100); /* rank 0 waits for this message */
+	sluice_finalize(&group);
+	CHECK(last_round == !rank && !heads_after_it);
 	sum_of(job);
 	sluice_finalize(&job);
 	return 0;
