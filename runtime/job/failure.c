@@ -53,6 +53,21 @@ const char *sluice_node(const sluice_job *job, int rank)
 
 /* ---- failure --------------------------------------------------------------- */
 
+void failure_post(sluice_job *job)
+{
+	if (!job->failure.due)
+		return;
+	uint8_t *status = outbox_at(job, LINE_STATUS);
+	for (int p = 0; job->failure.due && p < job->size; p++) {
+		if (!job->peers[p].due ||
+		    lines_put(job, p, LINE_STATUS, status, 16 + get_le32(status + 12),
+			      job_imm(job, IMM_STATUS, 0)) == SLUICE_EAGAIN)
+			continue;
+		job->peers[p].due = 0;
+		job->failure.due--;
+	}
+}
+
 /* Writes this rank's status into its line at every peer that has not left. A lost peer also gets
  * it: the peer may only have been stopped, and can then report why the others did not wait. A bye
  * also goes to peers that have already sent theirs, because they may still notice the end of this
@@ -69,9 +84,11 @@ static void announce(sluice_job *job, enum line_state state, int culprit, const 
 	put_le32(status + 8, crc32c(crc32c(0, status, 8), status + 12, 4 + length));
 	for (int p = 0; p < job->size; p++)
 		if (p != job->rank && job->peers[p].control &&
-		    (job->peers[p].state != PEER_LEFT || state == LINE_BYE))
-			lines_put(job, p, LINE_STATUS, status, 16 + length,
-				  job_imm(job, IMM_STATUS, 0));
+		    (job->peers[p].state != PEER_LEFT || state == LINE_BYE)) {
+			job->failure.due += !job->peers[p].due;
+			job->peers[p].due = 1;
+		}
+	failure_post(job);
 }
 
 void failure_announce(sluice_job *job, int culprit, const char *text)

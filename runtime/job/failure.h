@@ -12,6 +12,7 @@ struct failure {
 	int culprit;    /* the rank that caused the failure */
 	int finalizing; /* 1 after sluice_finalize() was called; from then on peers may send
 			   their bye */
+	int due;        /* number of peers that still need this rank's status */
 	int said_bye; /* 1 when all ranks have called sluice_finalize(), so no rank can be lost any
 			 more */
 	char text[ERROR_TEXT_BYTES];
@@ -28,6 +29,8 @@ const char *failure_text(const sluice_job *job);
 /* Reports to every peer that has not left that this rank gave up, and which rank is to blame. Token
  * held. */
 void failure_announce(sluice_job *job, int culprit, const char *text);
+/* In each poll: writes the status to the peers whose queue was full. */
+void failure_post(sluice_job *job);
 /* Called when the application ends the job. Returns 1 if the job has not failed. The token must be
  * held. */
 int failure_finalize(sluice_job *job);

@@ -235,6 +235,7 @@ static void poll_events(sluice_job *job)
 	members_post(job);
 	uint32_t at = 0;
 	for (sluice_job *one; (one = groups_next(job, &at));) {
+		failure_post(one);
 		messages_tell(one);
 		clients_handler(&one->clients)->advance(one);
 	}

@@ -50,6 +50,7 @@ struct peer {
 	 * peer is connected */
 	struct remote *control;
 	enum peer_state state;
+	int due; /* failure.c: 1: this rank must still write its status to this peer */
 };
 
 /* A job is a struct of structs, each of which belongs to the file of the same name. No other file

@@ -3,6 +3,7 @@
  * with the bits of jobs of their own, that a lost rank fails the groups that hold it and no other,
  * and how they end. */
 #include "base/bytes.h"
+#include "job/peers.h"
 #include "job/progress_token.h"
 #include "ranks.h"
 #include "cases.h"
@@ -269,9 +270,42 @@ TEST_IN_JOB(failure__inside_of_a_group__stays_in_it, 4)
 	sluice_finalize(&pair);
 }
 
-/* The last round of sluice_split() follows the exchange of the groups' lines. */
 static const struct transport_ops *whole;
+static int refusals = 3;
 
+static int post_late(struct endpoint *e, const struct transfer *t)
+{
+	const int is_status = (t->imm >> IMM_KIND_SHIFT & 7) == IMM_STATUS;
+
+	return is_status && refusals-- > 0 ? SLUICE_EAGAIN : whole->post(e, t);
+}
+
+/* Nothing but its status tells the peer that a rank has failed in a group. */
+TEST_IN_JOB(failure__inside_of_a_group__is_told_when_a_full_queue_has_room, 2)
+{
+	static struct transport_ops full;
+	struct transport *t = job->peers[1 - rank].endpoint->transport;
+	sluice_job *pair = NULL;
+
+	be_impatient(job, 10000); /* the group inherits it */
+	CHECK_OK(sluice_split(job, 0, 0, &pair));
+	log_capture();
+	if (rank) {
+		progress_take(job);
+		whole = t->ops;
+		full = *whole;
+		full.post = post_late;
+		t->ops = &full;
+		job_fail(pair, SLUICE_EINVAL, rank, "as the test wants it");
+		progress_release(job);
+	}
+	CHECK(sluice_barrier(pair) == (rank ? SLUICE_EINVAL : SLUICE_EPEER));
+	CHECK(error_says("as the test wants it", NULL));
+	sluice_finalize(&pair);
+	CHECK_OK(sluice_barrier(job));
+}
+
+/* The last round of sluice_split() follows the exchange of the groups' lines. */
 static int post_or_die(struct endpoint *e, const struct transfer *t)
 {
 	static int splits;
