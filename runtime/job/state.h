@@ -3,22 +3,27 @@
  * than one of them. A caller of a function includes the header of its file. The job calls its
  * models only through client.h.
  *
- * Each file of job/ calls only files above it in this list. Its own header has the details:
+ * Each file of job/ calls only files above it in this list, or to its left. Inline functions do not
+ * count: with those of progress_token.h, any file may take the token. Each file's own header has
+ * the details:
  *
  *   group                         which groups of ranks a job has
+ *   key_file, reach, pair_keys    what proves that a peer belongs to the job; ways to reach it
+ *   token, place, probe           a lock, processors for threads, datagrams that probe links
  *   lines, client, sim_rank,
- *   budget                        control lines, receivers of events, simulated ranks, timers
- *   living                        the workers of the epoch
+ *   budget, living                control lines, receivers of events, simulated ranks, timers,
+ *                                 the workers of the epoch
  *   hubs                          forwarding of control messages in large jobs
- *   messages                      the messages of the collectives
  *   failure                       the job's first failure, and how a rank leaves
+ *   messages                      the messages of the collectives
  *   members                       continuing without lost workers
  *   peers                         the state of each peer, and what it means for the job
  *   heart                         heartbeats
  *   progress                      token, thread, waits; passes events to all of the above
  *   collective                    collectives
- *   connect                       connections with peers, at the start and on demand
- *   window, broadcast, traffic    what the application calls
+ *   ways, describe, connect       connections with peers, at the start and on demand
+ *   window_move, window,
+ *   broadcast, traffic            what the application calls
  *   join, split, job, simulate    from sluice_init() to sluice_finalize() */
 #ifndef RUNTIME_JOB_STATE_H
 #define RUNTIME_JOB_STATE_H

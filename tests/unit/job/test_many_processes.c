@@ -96,24 +96,13 @@ static int run_process(int rank, void *argument)
 	return 0;
 }
 
-static int is_too_slow_here(void)
-{
-#ifdef __SANITIZE_ADDRESS__
-	return 1;
-#else
-	return under_valgrind() || UNDER_THREAD_SANITIZER;
-#endif
-}
-
 static void check_many(struct many many)
 {
 	const sluice_job_attr attr = { .size = sizeof(attr), .servers = many.servers };
 	int status[RANKS];
 
-	if (is_too_slow_here()) {
-		print_message("72 processes take too long here\n");
-		return;
-	}
+	if (under_valgrind() || UNDER_THREAD_SANITIZER || UNDER_ADDRESS_SANITIZER)
+		skip(); /* 72 processes take too long here */
 	assert_int_equal(sluice_simulate(&attr, RANKS, train_simulated, &many), 0);
 	run_ranks_status(RANKS, run_process, &many, NULL, DEADLINE_MS, status);
 	for (int r = 0; r < RANKS; r++)
