@@ -12,6 +12,7 @@ check_PROGRAMS += \
 	tests/unit/test_last_error \
 	tests/unit/test_lost_notice \
 	tests/unit/test_many_processes \
+	tests/unit/test_no_memory \
 	tests/unit/test_place \
 	tests/unit/test_reach \
 	tests/unit/test_region_api \
@@ -35,6 +36,8 @@ tests_unit_test_last_error_SOURCES = tests/unit/job/test_last_error.c $(ranks)
 tests_unit_test_link_away_SOURCES = tests/unit/job/test_link_away.c $(ranks)
 tests_unit_test_lost_notice_SOURCES = tests/unit/job/test_lost_notice.c $(ranks)
 tests_unit_test_many_processes_SOURCES = tests/unit/job/test_many_processes.c $(ranks)
+tests_unit_test_no_memory_SOURCES = tests/unit/job/test_no_memory.c $(ranks)
+tests_unit_test_no_memory_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=malloc -Wl,--wrap=calloc -Wl,--wrap=region_open
 tests_unit_test_place_SOURCES = tests/unit/job/test_place.c tests/unit/scratch.h
 tests_unit_test_place_LDADD = $(LDADD) $(HWLOC_LIBS)
 tests_unit_test_probe_SOURCES = tests/unit/job/test_probe.c
