@@ -242,8 +242,9 @@ static void describe_offering(void *context, char *text, size_t cap)
 int connect_lines(sluice_job *group, int peer, const uint8_t *descriptor)
 {
 	struct peer *p = &group->peers[peer];
-	int rc = p->endpoint->transport->ops->remote_open(p->endpoint, descriptor, &p->control);
 
+	TOKEN_HELD(group);
+	int rc = p->endpoint->transport->ops->remote_open(p->endpoint, descriptor, &p->control);
 	if (!rc && p->control->bytes < (uint64_t)group->size * LINE_BYTES)
 		rc = fail(SLUICE_EWIRE, "%s gave a control region of %llu bytes: too small",
 			  rank_text(group, peer), (unsigned long long)p->control->bytes);

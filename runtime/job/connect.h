@@ -19,7 +19,7 @@ int connect_all(sluice_job *job);
 /* Collective, in a job or group with hubs, when the ranks that connect at the start have done so.
  */
 int connect_rows(sluice_job *job);
-/* Opens a peer's lines in a group. Returns 0 or SLUICE_E*. */
+/* Opens a peer's lines in a group. Returns 0 or SLUICE_E*. Token held. */
 int connect_lines(sluice_job *group, int peer, const uint8_t *descriptor);
 
 /* Returns 1 if two ranks of the job must be connected; a < b. */

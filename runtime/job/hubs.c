@@ -264,6 +264,8 @@ int hubs_meet(sluice_job *job, int member, const uint8_t *descriptor)
 {
 	struct endpoint *e = job->peers[member].endpoint;
 	struct remote **rows = &job->hubs->members[member];
+
+	TOKEN_HELD(job);
 	int rc = e->transport->ops->remote_open(e, descriptor, rows);
 
 	if (!rc && (*rows)->bytes < head_offset(job, job->size))

@@ -189,10 +189,12 @@ static int exchange_lines(sluice_job *parent, sluice_job *group, const int *memb
 		expose(group);
 	rc = collective_run(parent, COLLECTIVE_SPLIT, mine, REGION_DESCRIPTOR_BYTES,
 			    REGION_DESCRIPTOR_BYTES, theirs);
+	progress_take(parent);
 	for (int r = 0; group && r < group->size && !rc; r++)
 		if (group->peers[r].endpoint)
 			rc = connect_lines(group, r,
 					   theirs + (size_t)members[r] * REGION_DESCRIPTOR_BYTES);
+	progress_release(parent);
 	free(mine);
 	free(theirs);
 	return collective_agree(parent, rc, "split the job");
