@@ -17,47 +17,91 @@ __device__ static inline int is_tie(struct cut cut, uint32_t key)
 	return cut.floor - key <= cut.below;
 }
 
-/* Counts the candidates of a tile that the cut selects. With ties_apart, the lower half of the word
- * counts those above floor and the upper half counts the ties. */
-__device__ static inline uint64_t tile_counts(const struct topk_args *a, uint32_t tile,
-					      struct cut cut, int ties_apart)
+/* A lane handles a tile with at most this many candidates, and a warp a tile with more. */
+enum { MANY = 8 };
+
+/* Returns 1 in the lower half if candidate i is selected whatever its place, and 1 in the upper
+ * half if it is a tie. */
+__device__ static inline uint32_t verdict(const struct topk_args *a, uint32_t i, struct cut cut)
 {
-	const uint32_t counts = a->counts[tile], first = a->first[tile];
-	uint64_t sure = 0, ties = 0;
+	const uint32_t key = key_of(a->candidate_value[i]);
 
-	if (ties_apart)
-		return (counts & 0xffff) | (uint64_t)(counts >> 16) << 32;
-	for (uint32_t i = first; i < first + (counts & 0xffff); i++) {
-		uint32_t key = key_of(a->candidate_value[i]);
-		int exempt = exempt_within(a, a->candidate_index[i], 1);
-
-		sure += key > cut.floor || exempt;
-		ties += is_tie(cut, key) && !exempt;
-	}
-	return sure | ties << 32;
+	if (key > cut.floor || exempt_within(a, a->candidate_index[i], 1))
+		return 1;
+	return (uint32_t)is_tie(cut, key) << 16;
 }
 
-/* One thread writes the candidates of one tile that the cut selects. tie: the number of ties before
- * this tile. */
-__device__ static inline void write_candidates(const struct topk_args *a, uint32_t tile,
-					       struct cut cut, uint32_t to, uint32_t tie)
+/* Counts the candidates of this lane's tile that the cut selects: the lower half of the result
+ * counts those above floor, and the upper half the ties. All lanes of a warp call this; tile is
+ * `tiles` or more if the lane has none. */
+__device__ static inline uint64_t tile_counts(const struct topk_args *a, uint32_t tile,
+					      uint32_t tiles, struct cut cut, int ties_apart)
 {
-	const uint32_t first = a->first[tile], end = first + (a->counts[tile] & 0xffff);
+	const uint32_t listed = tile < tiles ? a->counts[tile] : 0;
+	const uint32_t first = tile < tiles ? a->first[tile] : 0;
+	uint32_t sum = 0;
 
+	if (ties_apart)
+		return (listed & 0xffff) | (uint64_t)(listed >> 16) << 32;
+	for (uint32_t i = 0; i < listed && listed <= MANY; i++)
+		sum += verdict(a, first + i, cut);
+	for (uint32_t left = __ballot_sync(ALL_LANES, listed > MANY); left; left &= left - 1) {
+		const unsigned owner = (unsigned)__ffs((int)left) - 1;
+		const uint32_t end = __shfl_sync(ALL_LANES, listed, owner);
+		const uint32_t from = __shfl_sync(ALL_LANES, first, owner);
+		uint32_t part = 0;
+
+		for (uint32_t i = lane_id(); i < end; i += LANES)
+			part += verdict(a, from + i, cut);
+		part = __reduce_add_sync(ALL_LANES, part);
+		sum = lane_id() == owner ? part : sum;
+	}
+	return (sum & 0xffff) | (uint64_t)(sum >> 16) << 32;
+}
+
+__device__ static inline void write_candidate(const struct topk_args *a, uint32_t i, uint32_t to)
+{
+	const uint32_t at = a->candidate_index[i];
+
+	if (to >= a->room)
+		return;
+	a->index[to] = at;
+	a->value[to] = a->candidate_value[i];
+	if (a->clear)
+		a->residual[at] = 0;
+}
+
+/* One lane writes the candidates first .. end - 1 of a tile that the cut selects. tie: the number
+ * of ties before this tile. */
+__device__ static inline void write_few(const struct topk_args *a, uint32_t first, uint32_t end,
+					struct cut cut, uint32_t to, uint32_t tie)
+{
 	for (uint32_t i = first; i < end; i++) {
-		float v = a->candidate_value[i];
-		uint32_t key = key_of(v);
-		int taken = key > cut.floor || exempt_within(a, a->candidate_index[i], 1);
+		const uint32_t is = verdict(a, i, cut);
 
-		if (is_tie(cut, key) && !taken)
-			taken = tie++ < cut.ties;
-		if (!taken || to >= a->room)
-			continue;
-		a->index[to] = a->candidate_index[i];
-		a->value[to] = v;
-		if (a->clear)
-			a->residual[a->candidate_index[i]] = 0;
-		to++;
+		if (is == 1 || (is && tie++ < cut.ties))
+			write_candidate(a, i, to++);
+	}
+}
+
+/* A warp does the same. */
+__device__ static inline void write_many(const struct topk_args *a, uint32_t first, uint32_t end,
+					 struct cut cut, uint32_t to, uint32_t tie)
+{
+	const uint32_t lower = (1u << lane_id()) - 1;
+
+	for (uint32_t from = first; from < end; from += LANES) {
+		const uint32_t i = from + lane_id();
+		const uint32_t is = i < end ? verdict(a, i, cut) : 0;
+		const uint32_t tied = __ballot_sync(ALL_LANES, is >> 16);
+		const int taken =
+			is == 1 || (is && tie + (uint32_t)__popc((int)(tied & lower)) < cut.ties);
+		const uint32_t all = __ballot_sync(ALL_LANES, taken);
+
+		if (taken)
+			write_candidate(a, i, to + (uint32_t)__popc((int)(all & lower)));
+		to += (uint32_t)__popc((int)all);
+		tie += (uint32_t)__popc((int)tied);
 	}
 }
 
@@ -109,9 +153,9 @@ __device__ static inline uint32_t put_in_order(const struct topk_args *a, uint64
 	const uint32_t end = (uint32_t)((uint64_t)tiles * (blockIdx.x + 1) / gridDim.x);
 	uint64_t sum = 0, before = 0, whole = 0, all, earlier;
 
-	for (uint32_t t = alone ? threadIdx.x : begin + threadIdx.x; t < (alone ? tiles : end);
-	     t += BLOCK) {
-		const uint64_t of_tile = tile_counts(a, t, cut, ties_apart);
+	for (uint32_t from = alone ? 0 : begin; from < (alone ? tiles : end); from += BLOCK) {
+		const uint32_t t = from + threadIdx.x;
+		const uint64_t of_tile = tile_counts(a, t, alone ? tiles : end, cut, ties_apart);
 
 		sum += of_tile;
 		before += t < begin ? of_tile : 0;
@@ -134,18 +178,29 @@ __device__ static inline uint32_t put_in_order(const struct topk_args *a, uint64
 	block_before(whole, sums, &all);
 	for (uint32_t from = begin; from < end; from += BLOCK) {
 		const uint32_t t = from + threadIdx.x;
-		uint64_t mine = t < end ? tile_counts(a, t, cut, ties_apart) : 0, of_turn;
+		uint64_t mine = tile_counts(a, t, end, cut, ties_apart), of_turn;
 		uint64_t here = earlier + block_before(mine, sums, &of_turn);
 		uint32_t tie = (uint32_t)(here >> 32), to = (uint32_t)here + fewer(tie, cut.ties);
-		int again = ties_apart && mine >> 32 && tie < cut.ties;
+		const int again = ties_apart && mine >> 32 && tie < cut.ties;
+		const uint32_t first = t < end ? a->first[t] : 0;
+		const uint32_t listed = t < end && !again ? a->counts[t] & 0xffff : 0;
 
-		if (t < end && !again)
-			write_candidates(a, t, cut, to, tie);
-		for (unsigned l = 0; l < LANES; l++) {
-			if (!__shfl_sync(ALL_LANES, (uint32_t)again, l))
-				continue;
-			write_ties(a, __shfl_sync(ALL_LANES, t, l), cut,
-				   __shfl_sync(ALL_LANES, to, l), __shfl_sync(ALL_LANES, tie, l));
+		if (listed <= MANY)
+			write_few(a, first, first + listed, cut, to, tie);
+		for (uint32_t left = __ballot_sync(ALL_LANES, again || listed > MANY); left;
+		     left &= left - 1) {
+			const unsigned owner = (unsigned)__ffs((int)left) - 1;
+			const uint32_t from_first = __shfl_sync(ALL_LANES, first, owner);
+			const uint32_t many = __shfl_sync(ALL_LANES, listed, owner);
+			const uint32_t to_there = __shfl_sync(ALL_LANES, to, owner);
+			const uint32_t ties_before = __shfl_sync(ALL_LANES, tie, owner);
+
+			if (many)
+				write_many(a, from_first, from_first + many, cut, to_there,
+					   ties_before);
+			else
+				write_ties(a, from + warp_id() * LANES + owner, cut, to_there,
+					   ties_before);
 		}
 		earlier += of_turn;
 	}
