@@ -404,7 +404,7 @@ static int leave_range(int rank, void *argument)
 	static float grad[COUNT], params[COUNT] = { 3e38f };
 	sluice_model_attr attr = attr_of(argument, 1);
 
-	begin_emulated();
+	device();
 	sluice_job *job = rank_join(NULL);
 	log_capture();
 	attr.lr = 1;

@@ -8,6 +8,7 @@
 #include "narrow.h"
 #include "ranks.h"
 #include "tests/gpu/emulation/counts.h"
+#include "worker/compressor_ops.h"
 #include "cases.h"
 #include <dlfcn.h>
 #include <math.h>
@@ -152,6 +153,8 @@ static void push_there(struct side *s, const float *grad)
 	push_timed(s, home(s) ? given : grad_there);
 	CHECK(on_device_selects(s->model->worker) == (!shape->on_host && !home(s) && !measured(s)));
 	if (on_device_selects(s->model->worker)) {
+		/* A GPU may still be selecting. */
+		CHECK_OK(s->model->worker->ops->await(s->model->worker));
 		expect_packed(s->model, shape);
 		expect_same_messages(s->other->model, s->model);
 	}
