@@ -9,9 +9,13 @@ export SLUICE_GPU=${1-$PWD/.libs/libsluice_emulated.so}
 wrong() { echo "wrong: $*"; exit 1; }
 if [ $# -gt 1 ]; then
 	./sluice-bench select --device cuda --n "$2" --seconds 2 "${@:3}" && ./sluice-bench select --device cuda \
-		--n 1000000 --seconds 1 "${@:3}" && ./sluice-bench step --device cuda --count 100M --recipe \
-		'up=topk(0.001) down=topk(0.01) memory=residual update=sgd' --seconds 10
-	exit
+		--n 1000000 --seconds 1 "${@:3}" || exit
+	for shards in no yes; do
+		echo "SLUICE_DEVICE_SHARDS=$shards"
+		SLUICE_DEVICE_SHARDS=$shards ./sluice-bench step --device cuda --count 100M --recipe \
+			'up=topk(0.001) down=topk(0.01) memory=residual update=sgd' --seconds 5 || exit
+	done
+	exit 0
 fi
 [ -f "$SLUICE_GPU" ] || { echo "skipped: $SLUICE_GPU was not built"; exit 77; }
 out=$(./sluice-bench select --device cuda --n 3000 --k 10 --repeat 2 --warmup 1 --json) || wrong "select failed"

@@ -11,15 +11,15 @@ preload=$PWD/tests/gpu/.libs/preload.so
 [ -x sluice-train ] || { echo "skipped: built without sluice-train"; exit 77; }
 [ -f "$preload" ] || make -s tests/gpu/preload.la || exit 1
 rows=$(mktemp "${TMPDIR:-$PWD}/digest.XXXXXX") && trap 'rm -f "$rows" "$rows".*' EXIT
-model=mlp:256,128 epochs=${EPOCHS:-2}
+model=mlp:256,128 epochs=${EPOCHS:-2} batch=64
 if [ -z "$data" ]; then
-	model=logreg epochs=2 data=$rows
+	model=logreg epochs=2 batch=16 data=$rows
 	awk 'BEGIN { for (i = 1; i <= 200; i++) { printf "%d", i % 2 ? 1 : -1
 		for (j = 1 + i % 7; j < 3000; j += 11 + i * j % 13) printf " %d:%.3f", j, (i * j % 101) / 50 - 1
 		print "" } }' >"$rows"
 fi
 train() { # OUTPUT RECIPE
-	./sluice-train --model $model --data "$data" --epochs $epochs --batch 16 --recipe "$2" --digest \
+	./sluice-train --model $model --data "$data" --epochs $epochs --batch $batch --recipe "$2" --digest \
 		>"$1" 2>"$1.err" || { cat "$1" "$1.err"; exit 1; }
 	# keeps accuracy and digest, but not the seconds
 	sed -n 's/^final \(accuracy=[^ ]*\).* \(digest=[0-9a-f]*\).*/\1 \2/p' "$1" >"$1.digest"

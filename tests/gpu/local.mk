@@ -61,7 +61,7 @@ TESTS += tests/gpu/bench.sh tests/gpu/resources.sh tests/gpu/train.sh
 if !WITH_SANITIZER
 TESTS += tests/gpu/digest.sh
 endif
-EXTRA_DIST += tests/gpu/pack tests/gpu/ptx.sh tests/gpu/ptx.sum tests/gpu/ptx/faults.ptx tests/gpu/rivals.cu tests/gpu/run tests/gpu/silicon.cu tests/gpu/speed.cu tests/gpu/torch_topk.py
+EXTRA_DIST += tests/gpu/pack tests/gpu/ptx.sh tests/gpu/ptx.sum tests/gpu/ptx/faults.ptx tests/gpu/rivals.cu tests/gpu/run tests/gpu/silicon.cu tests/gpu/speed.cu tests/gpu/torch_step.py tests/gpu/torch_topk.py
 
 .PHONY: check-gpu check-ptx
 # The PTX of the kernels on the CPU takes minutes, so make check leaves it out: ./quickstart test runs it when the

@@ -232,25 +232,25 @@ static void messages(struct device_selector *s, float *vector, size_t n, size_t 
 	uint32_t *landed;
 	float *landed_values;
 
-	struct device_apply call = {};
+	struct device_apply applied = {};
 
 	shape.n = n;
 	shape.k = k;
 	shape.landed = got.n;
-	call.vector = vector;
-	call.index = there;
-	call.value = values;
-	call.count = (uint32_t)got.n;
+	applied.vector = vector;
+	applied.index = there;
+	applied.value = values;
+	applied.count = (uint32_t)got.n;
 	need(!ops->open(&shape, &c), "compressor");
-	ms = median_ms([&](int) { need(!ops->apply(c, &call, stream), "apply"); });
+	ms = median_ms([&](int) { need(!ops->apply(c, &applied, stream), "apply"); });
 	row("apply, lists on the device", n, (double)k / n, ms, 72.0 * got.n);
 	/* as in a pull */
 	need(!ops->land(c, (uint32_t)got.n, &landed, &landed_values, stream), "land");
 	std::copy(index.begin(), index.begin() + got.n, landed);
 	std::copy(value.begin(), value.begin() + got.n, landed_values);
-	call.index = landed;
-	call.value = landed_values;
-	ms = median_ms([&](int) { need(!ops->apply(c, &call, stream), "apply"); });
+	applied.index = landed;
+	applied.value = landed_values;
+	ms = median_ms([&](int) { need(!ops->apply(c, &applied, stream), "apply"); });
 	row("apply, pinned lists", n, (double)k / n, ms, 72.0 * got.n);
 	ops->close(&c);
 	cudaFree(there);
