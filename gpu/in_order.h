@@ -94,8 +94,8 @@ __device__ static inline void write_many(const struct topk_args *a, uint32_t fir
 		const uint32_t i = from + lane_id();
 		const uint32_t is = i < end ? verdict(a, i, cut) : 0;
 		const uint32_t tied = __ballot_sync(ALL_LANES, is >> 16);
-		const int taken =
-			is == 1 || (is && tie + (uint32_t)__popc((int)(tied & lower)) < cut.ties);
+		const int taken = is == 1 ||
+				  (is && tie + (uint32_t)__popc((int)(tied & lower)) < cut.ties);
 		const uint32_t all = __ballot_sync(ALL_LANES, taken);
 
 		if (taken)
