@@ -4,6 +4,7 @@
 #include "base/bytes.h"
 #include "job/progress_token.h"
 #include "job/state.h"
+#include "model/snapshot.h"
 #include "shard/gather.h"
 #include "shard/state.h"
 #include "worker/local.h"
@@ -67,11 +68,27 @@ static void exchange(sluice_model *model, struct ledger *l, int rank, float *par
 	atomic_fetch_add(&l->exchanges[rank], 1);
 }
 
-/* Waits until the rank has completed this many exchanges. */
-static void await_exchanges(const struct ledger *l, int rank, int exchanges)
+/* Called in a loop that waits for another rank or thread. The ranks of a job that has failed do not
+ * wait longer, and no rank waits longer than a test may take. */
+static void wait_on(sluice_job *job, int *waited)
 {
+	enum { MOST_MS = 60000 };
+
+	progress_take(job);
+	const int rc = job_failed(job);
+	progress_release(job);
+	CHECK_OK(rc);
+	CHECK((*waited)++ < MOST_MS * slowness());
+	sleep_ms(1);
+}
+
+/* Waits until the rank has completed this many exchanges. */
+static void await_exchanges(sluice_job *job, const struct ledger *l, int rank, int exchanges)
+{
+	int waited = 0;
+
 	while (atomic_load(&l->exchanges[rank]) < exchanges)
-		sleep_ms(1);
+		wait_on(job, &waited);
 }
 
 /* What all ranks do at the end of a training. */
@@ -91,7 +108,7 @@ static void check_conserved(sluice_job *job, const struct ledger *l, const float
 		uint64_t most = 0;
 		int pushes = 0;
 
-		for (int r = 0; r < sluice_size(job); r++)
+		for (int r = 0; r < sluice_workers(job); r++)
 			for (int p = 0; p < atomic_load(&l->exchanges[r]); p++) {
 				most = l->counted_in[r][p][s] > most ? l->counted_in[r][p][s] :
 								       most;
@@ -105,7 +122,7 @@ static void check_conserved(sluice_job *job, const struct ledger *l, const float
 			for (uint64_t v = 1; v <= most; v++) {
 				double sum = 0, weights = 0;
 
-				for (int r = 0; r < sluice_size(job); r++)
+				for (int r = 0; r < sluice_workers(job); r++)
 					for (int p = 0; p < atomic_load(&l->exchanges[r]); p++) {
 						if (l->counted_in[r][p][s] != v)
 							continue;
@@ -131,7 +148,17 @@ struct sleeper {
 	int sleeps; /* exchanges of the others while the last ranks sleep */
 	int weighted;
 	int late; /* the number of ranks that sleep; 0: one */
+	int servers;
 };
+
+/* The shards have closed exchanges without the ranks that slept. */
+static void check_absences(const struct sleeper *a, sluice_model *model)
+{
+	sluice_model_stats stats = { .size = sizeof(stats) };
+
+	CHECK_OK(sluice_stats(model, &stats));
+	CHECK(stats.absent_workers >= (uint64_t)a->sleeps);
+}
 
 /* The last ranks sleep in the middle of a period until the others have completed more exchanges.
  * They could not if they waited for them. */
@@ -143,6 +170,12 @@ static void sleep_through(sluice_job *job, int rank, void *argument)
 	float params[N];
 	sluice_model *model = open_model(job, params, a->recipe);
 
+	if (!sluice_is_worker(job)) {
+		CHECK_OK(sluice_serve(model));
+		check_absences(a, model);
+		sluice_model_close(&model);
+		return;
+	}
 	l->weight[rank] = a->weighted ? (float)(1 + rank) : 1;
 	if (a->weighted)
 		CHECK_OK(sluice_set(model, SLUICE_WEIGHT, (double)l->weight[rank]));
@@ -151,7 +184,7 @@ static void sleep_through(sluice_job *job, int rank, void *argument)
 			CHECK_OK(sluice_barrier(job));
 		if (rank >= awake && e == 3)
 			for (int r = 0; r < awake; r++)
-				await_exchanges(l, r, 3 + a->sleeps);
+				await_exchanges(job, l, r, 3 + a->sleeps);
 		exchange(model, l, rank, params);
 		if (rank >= awake && e == 3)
 			CHECK(step_of(model).missed >= (uint64_t)a->sleeps);
@@ -161,14 +194,26 @@ static void sleep_through(sluice_job *job, int rank, void *argument)
 	sluice_model_stats stats = { .size = sizeof(stats) };
 	CHECK_OK(sluice_stats(model, &stats));
 	CHECK(rank < awake || stats.missed_exchanges >= (uint64_t)a->sleeps);
-	CHECK(rank >= SHARDS || stats.absent_workers >= (uint64_t)a->sleeps);
+	if (!a->servers && rank < SHARDS)
+		check_absences(a, model);
 	sluice_model_close(&model);
+}
+
+static int sleep_in_rank(int rank, void *argument)
+{
+	const struct sleeper *a = argument;
+	sluice_job *job = rank_join(
+		&(sluice_job_attr){ .size = sizeof(sluice_job_attr), .servers = a->servers });
+
+	sleep_through(job, rank, argument);
+	sluice_finalize(&job);
+	return 0;
 }
 
 static void sleep_in_job(struct sleeper a)
 {
 	a.ledger = shared_memory(sizeof(*a.ledger));
-	run_in_job(RANKS, sleep_through, &a);
+	run_ranks(RANKS + a.servers, sleep_in_rank, &a);
 }
 
 TEST(quorum__a_worker_sleeps_for_two_periods__others_go_on_and_its_drift_counts_once)
@@ -185,6 +230,52 @@ TEST(quorum__a_worker_sleeps_longer_than_the_log_lasts__takes_the_parameters_the
 	sleep_in_job((struct sleeper){ DENSE "quorum=2 grace=0.01", .sleeps = 12, .late = 2 });
 }
 
+TEST(quorum__a_worker_sleeps_and_dedicated_servers_have_the_shards__its_drift_counts_once)
+{
+	sleep_in_job((struct sleeper){ DENSE "quorum=3 grace=0.05", .sleeps = 2, .servers = 1 });
+	sleep_in_job((struct sleeper){ DENSE "quorum=2 grace=0.01", .sleeps = 12, .late = 2,
+				       .servers = 2 });
+}
+
+/* Both late workers read a snapshot of several parts. All drifts are equal, so each exchange moves
+ * the common parameters by this drift. */
+static void sleep_next_to_a_long_shard(sluice_job *job, int rank, void *argument)
+{
+	enum { LONG = 2 * SNAPSHOT_PART + 77, ALONE = QUORUM_LOG_ENTRIES + 3 };
+	struct ledger *l = argument;
+	float *params = calloc(LONG, sizeof(*params));
+
+	CHECK(params);
+	sluice_model *model = OPEN(job, params, .count = LONG, .shards = 1,
+				   .recipe = "up=all down=all signal=drift when=every(1) "
+					     "memory=none dense=none quorum=1 grace=0.01");
+	for (int e = 0; e < (rank ? 3 : ALONE + 2); e++) {
+		if (e == 1) /* all drifts before are counted, also on a busy machine */
+			CHECK_OK(sluice_barrier(job));
+		if (e == 1 && rank)
+			await_exchanges(job, l, 0, 1 + ALONE);
+		for (uint32_t i = 0; i < LONG; i++)
+			params[i] -= (float)(i % 1021);
+		CHECK_STEP(model, params, params);
+		CHECK(e != 1 || !rank || step_of(model).counted == 0);
+		atomic_fetch_add(&l->exchanges[rank], 1);
+	}
+	CHECK_OK(sluice_barrier(job));
+	CHECK_OK(sluice_pull(model, params));
+	check_same(job, params, LONG * sizeof(*params));
+	const uint64_t exchanges = step_of(model).exchanges;
+	CHECK(exchanges >= ALONE + 2 && exchanges <= ALONE + 8);
+	for (uint32_t i = 0; i < LONG; i++)
+		CHECK(params[i] == -(float)(exchanges * (i % 1021)));
+	sluice_model_close(&model);
+	free(params);
+}
+
+TEST(quorum__a_snapshot_has_several_parts__late_workers_take_all_of_them)
+{
+	run_in_job(3, sleep_next_to_a_long_shard, shared_memory(sizeof(struct ledger)));
+}
+
 /* A worker that its last exchange has counted sleeps between push and pull, until the shards have
  * overwritten the publication that it was told of. */
 static void sleep_in_a_pull(sluice_job *job, int rank, void *argument)
@@ -199,7 +290,7 @@ static void sleep_in_a_pull(sluice_job *job, int rank, void *argument)
 			CHECK_STEP(model, params, params);
 			CHECK_OK(sluice_push(model, params));
 			for (int r = 0; r < LATE; r++)
-				await_exchanges(l, r, 1 + OTHERS);
+				await_exchanges(job, l, r, 1 + OTHERS);
 			CHECK_OK(sluice_pull(model, params));
 			CHECK(step_of(model).missed >= OTHERS - 1 && step_of(model).counted == 0);
 			continue;
@@ -228,7 +319,7 @@ static void pull_and_exchange(sluice_job *job, int rank, void *argument)
 	const uint64_t before = step_of(model).missed;
 	if (rank == LATE) {
 		for (int r = 0; r < LATE; r++)
-			await_exchanges(l, r, 1 + ALONE);
+			await_exchanges(job, l, r, 1 + ALONE);
 		CHECK_OK(sluice_pull(model, params));
 		CHECK(step_of(model).missed == before && step_of(model).exchanges >= ALONE);
 	} else {
@@ -312,10 +403,10 @@ static void *join(void *job)
 /* Waits until another thread of this rank is in a collective. */
 static void await_thread(sluice_job *job, uint64_t completed)
 {
-	int in = 0;
+	int in = 0, waited = 0;
 
 	while (!in) {
-		sleep_ms(1);
+		wait_on(job, &waited);
 		progress_take(job);
 		in = job->messages.seq > completed;
 		progress_release(job);
@@ -518,7 +609,7 @@ static void save_with_a_late_worker(sluice_job *job, int rank, void *argument)
 	for (int step = 1; step < 6 * PERIOD; step++) {
 		if (rank == LATE && step == PERIOD)
 			for (int r = 0; r < LATE; r++)
-				await_exchanges(&a->ledger, r, 2);
+				await_exchanges(job, &a->ledger, r, 2);
 		for (int i = 0; i < N; i++)
 			params[i] -= 0.01f * noise(47, (uint64_t)step, (uint64_t)rank, (uint64_t)i);
 		CHECK_STEP(model, params, params);
@@ -581,10 +672,10 @@ static void miss_twice(sluice_job *job, int rank, void *argument)
 	sluice_set_log(count_lines, NULL);
 	for (int e = 0; e < 12; e++) {
 		if (rank == 1 && (e == 2 || e == 4))
-			await_exchanges(l, 0, e == 2 ? 5 : 10);
+			await_exchanges(job, l, 0, e == 2 ? 5 : 10);
 		/* Both are there when rank 1 is back. */
 		if (rank == 0 && e == 6)
-			await_exchanges(l, 1, 3);
+			await_exchanges(job, l, 1, 3);
 		exchange(model, l, rank, params);
 	}
 	CHECK_OK(sluice_barrier(job));
