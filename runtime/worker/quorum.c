@@ -311,18 +311,6 @@ static void quorum_sent(struct worker *w, uint64_t elements)
 	w->quorum->makes = 0;
 }
 
-static void quorum_pull_ends(struct worker *w)
-{
-	struct quorum *q = w->quorum;
-
-	q->makes = 0;
-	for (uint32_t s = 0; s < q->n_shards; s++) {
-		q->of[s].missed = q->of[s].applied ? q->of[s].applied - 1 : 0;
-		q->of[s].applied = 0;
-	}
-	w->model.stats->missed_exchanges += quorum_missed(w->quorum);
-}
-
 int quorum_ask(struct worker *w)
 {
 	int rc = lanes_await_slots(w->lanes, worker_exchange(w));
@@ -363,27 +351,50 @@ static void describe(void *context, char *text, size_t cap)
 		 s, rank_text(w->job, home_rank(w->model.home, s)));
 }
 
-/* Waits for the answers, so that at most one message to each shard is unread, and no answer is
+/* Sends MESSAGE_PARK, unless the collective ends meanwhile or the model's thread begins a push.
+ * Waits for the answers, so that at most one message to each shard is unread, and no answer is
  * under way when the model is restored or closed. A push that waits must be counted first. That
- * does not need this rank in the collective, because the shards wait for none that is in it.
- *
- * Only a collective of the model's own job has all its workers. While another thread makes a push,
- * this worker makes steps, and need not park. */
+ * does not need this rank in the collective, because the shards wait for none that is in it. */
+static int park(struct worker *w)
+{
+	struct quorum *q = w->quorum;
+	const int rc = progress_until(w->job, all_counted, describe, w);
+
+	if (rc || q->makes || !messages_claimed(w->job))
+		return rc;
+	q->mark = (uint32_t)messages_completed(w->job) + 1;
+	upload_empty(w, MESSAGE_PARK);
+	return progress_until(w->job, all_counted, describe, w);
+}
+
+/* Only a collective of the model's own job has all its workers. While another thread makes a push,
+ * this worker makes steps, and parks when its pull ends. */
 int quorum_park(struct worker *w)
 {
 	struct quorum *q = w->quorum;
-	int rc;
 
 	if (!q || q->unshared || q->makes || !messages_joins(w->job) ||
 	    q->joined == messages_next(w->job))
 		return 0;
 	q->joined = messages_next(w->job);
-	rc = progress_until(w->job, all_counted, describe, w);
-	if (rc || q->makes)
-		return rc;
-	q->mark = (uint32_t)q->joined;
-	upload_empty(w, MESSAGE_PARK);
-	return progress_until(w->job, all_counted, describe, w);
+	return park(w);
+}
+
+static void quorum_pull_ends(struct worker *w)
+{
+	struct quorum *q = w->quorum;
+
+	for (uint32_t s = 0; s < q->n_shards; s++) {
+		q->of[s].missed = q->of[s].applied ? q->of[s].applied - 1 : 0;
+		q->of[s].applied = 0;
+	}
+	w->model.stats->missed_exchanges += quorum_missed(w->quorum);
+	progress_take(w->job);
+	q->makes = 0;
+	/* A push has ended the parking, and another thread may still be in the collective. */
+	if (messages_claimed(w->job))
+		park(w);
+	progress_release(w->job);
 }
 
 const struct step_hooks quorum_hooks = { .used = quorum_used,

@@ -413,11 +413,18 @@ static void await_thread(sluice_job *job, uint64_t completed)
 	}
 }
 
+struct busy {
+	struct ledger ledger;
+	atomic_int pushed; /* 1: rank 0 has pushed while its thread waits */
+	int more;          /* exchanges of rank 0 that follow */
+};
+
 /* Rank LATE waits in a collective, as does a thread of rank 0, which exchanges meanwhile with those
  * ranks that have not joined. */
 static void exchange_while_a_thread_waits(sluice_job *job, int rank, void *argument)
 {
-	struct ledger *l = argument;
+	struct busy *a = argument;
+	struct ledger *l = &a->ledger;
 	float params[N];
 	sluice_model *model = open_model(job, params, DENSE "quorum=4");
 	const uint64_t completed = job->messages.seq;
@@ -427,8 +434,14 @@ static void exchange_while_a_thread_waits(sluice_job *job, int rank, void *argum
 	if (rank == 0) {
 		CHECK(!pthread_create(&thread, NULL, join, job));
 		await_thread(job, completed);
+		CHECK_STEP(model, params, params);
+		CHECK_OK(sluice_push(model, params));
+		atomic_store(&a->pushed, 1);
+		CHECK_OK(sluice_pull(model, params));
 	}
-	for (int e = 0; e < 3 && rank != LATE; e++)
+	for (int waited = 0; rank != LATE && !atomic_load(&a->pushed);)
+		wait_on(job, &waited);
+	for (int e = 0; e < (rank ? 3 : a->more) && rank != LATE; e++)
 		exchange(model, l, rank, params);
 	if (rank)
 		join(job);
@@ -440,7 +453,15 @@ static void exchange_while_a_thread_waits(sluice_job *job, int rank, void *argum
 
 TEST(quorum__a_push_during_the_collective_of_a_thread__the_others_stay_parked)
 {
-	run_in_job(RANKS, exchange_while_a_thread_waits, shared_memory(sizeof(struct ledger)));
+	struct busy *a = shared_memory(sizeof(*a));
+
+	a->more = 2;
+	run_in_job(RANKS, exchange_while_a_thread_waits, a);
+}
+
+TEST(quorum__the_last_push_is_during_the_collective_of_a_thread__its_rank_is_parked_again)
+{
+	run_in_job(RANKS, exchange_while_a_thread_waits, shared_memory(sizeof(struct busy)));
 }
 
 /* ---- without late workers ------------------------------------------------------ */
