@@ -45,6 +45,8 @@ uint64_t shard_bits_memory(uint64_t span, const struct recipe *recipe, uint32_t 
 
 void shard_bits_see(struct shard *shard, const struct pick_call *call)
 {
+	if (!shard->bits)
+		return;
 	const struct recipe *recipe = shard->rules.recipe;
 	const unsigned budget = rulebook_learns(&shard->rules, shard->version + 1, shard->chosen);
 	const struct bits_vector v = { .x = call->vector ? call->vector : shard_residual(shard),
@@ -52,7 +54,7 @@ void shard_bits_see(struct shard *shard, const struct pick_call *call)
 				       .scale = call->scale,
 				       .count = shard->at->span };
 
-	if (shard->bits && budget)
+	if (budget)
 		shard->bits->code = bits_choose(shard->bits->bits, &v, budget, BUDGET_DOWN,
 						recipe->coding == CODING_SMALL,
 						choice_unpack(shard->chosen).code[BUDGET_DOWN]);

@@ -38,12 +38,12 @@ struct quorum_shard {
 
 /* ---- memory ---------------------------------------------------------------- */
 
-static int quorum_used(const struct shard *shard)
+static int shard_quorum_used(const struct shard *shard)
 {
 	return shard->rules.recipe->quorum.workers != 0;
 }
 
-static int quorum_open(struct shard *shard)
+static int shard_quorum_open(struct shard *shard)
 {
 	const size_t workers = (size_t)shard->job->workers;
 	const struct quorum_shard *q;
@@ -62,13 +62,13 @@ static void run_grace(const struct shard *shard, int running)
 	q->running = running;
 }
 
-static void quorum_close(struct shard *shard)
+static void shard_quorum_close(struct shard *shard)
 {
 	free(shard->quorum);
 	shard->quorum = NULL;
 }
 
-static void quorum_restart(struct shard *shard)
+static void shard_quorum_restart(struct shard *shard)
 {
 	struct quorum_shard *q = shard->quorum;
 
@@ -87,8 +87,8 @@ static int is_after(uint32_t a, uint32_t b)
 	return (int32_t)(a - b) > 0;
 }
 
-static void expect_message(const struct shard *shard, int worker, const struct message *m,
-			   struct message_expect *want)
+static void expect_drift(const struct shard *shard, int worker, const struct message *m,
+			 struct message_expect *want)
 {
 	want->kind = m->kind == MESSAGE_ASK || m->kind == MESSAGE_PARK ? m->kind : MESSAGE_PUSH;
 	want->step = want->kind == MESSAGE_PUSH ? shard->quorum->of[worker].steps + 1 : MESSAGE_ANY;
@@ -97,7 +97,7 @@ static void expect_message(const struct shard *shard, int worker, const struct m
 	want->count_max = shard->at->room;
 }
 
-static const char *judge_message(const struct shard *shard, int worker, const struct message *m)
+static const char *judge_drift(const struct shard *shard, int worker, const struct message *m)
 {
 	/* A worker joins no collective before this rank has joined the one before it. */
 	const uint32_t joined = (uint32_t)messages_next(shard->job) - (m->kind != MESSAGE_PARK);
@@ -118,7 +118,7 @@ static const char *judge_message(const struct shard *shard, int worker, const st
 	return NULL;
 }
 
-static const struct intake intake = { expect_message, judge_message };
+static const struct intake intake = { expect_drift, judge_drift };
 
 /* Returns 1 if the log does not have all publications after this one. */
 static int is_far(const struct shard *shard, uint64_t publication)
@@ -147,7 +147,7 @@ static void answer_ask(struct shard *shard, int worker, uint64_t have)
 
 /* Takes the worker's messages up to its next push, which it checks and leaves in the inbox. Returns
  * 1 if there were any. */
-static int take_arrived(struct shard *shard, int worker)
+static int take_waiting(struct shard *shard, int worker)
 {
 	struct quorum_shard *q = shard->quorum;
 	struct quorum_worker *of = &q->of[worker];
@@ -256,7 +256,7 @@ static void note_missing(struct shard *shard, uint32_t counted)
 
 /* Adds the next push of the worker to the sum. factor: its weight, relative to the mean weight of
  * the exchange. */
-static int add_push(struct shard *shard, int worker, double factor)
+static int add_weighted(struct shard *shard, int worker, double factor)
 {
 	const struct quorum_worker *of = &shard->quorum->of[worker];
 	const struct entries got = scratch_entries(shard->scratch);
@@ -284,7 +284,7 @@ static int add_pushes(struct shard *shard, uint32_t n, double weights)
 	run_grace(shard, 0);
 	note_missing(shard, n);
 	for (int w = 0; w < shard->job->workers; w++)
-		if (q->of[w].waits && add_push(shard, w, (double)q->of[w].weight * n / weights))
+		if (q->of[w].waits && add_weighted(shard, w, (double)q->of[w].weight * n / weights))
 			return 0;
 	return 1;
 }
@@ -297,7 +297,7 @@ int shard_quorum_gather(struct shard *shard, int *moved)
 
 	*moved = 0;
 	for (int w = 0; w < shard->job->workers && !shard->job->failure.code; w++) {
-		*moved |= take_arrived(shard, w);
+		*moved |= take_waiting(shard, w);
 		here += (uint32_t)q->of[w].waits;
 		weights += q->of[w].waits ? (double)q->of[w].weight : 0;
 	}
@@ -319,13 +319,13 @@ int shard_quorum_excused(const struct shard *shard, int worker)
 	return shard->quorum->of[worker].waits || !is_expected(shard->quorum, worker);
 }
 
-static int quorum_counts(const struct shard *shard, int worker)
+static int shard_quorum_counts(const struct shard *shard, int worker)
 {
 	return shard->quorum->of[worker].waits;
 }
 
 /* Called when the exchange is published. */
-static void quorum_step_ends(struct shard *shard)
+static void shard_quorum_step_ends(struct shard *shard)
 {
 	for (int w = 0; w < shard->job->workers; w++) {
 		struct quorum_worker *of = &shard->quorum->of[w];
@@ -335,9 +335,9 @@ static void quorum_step_ends(struct shard *shard)
 	}
 }
 
-const struct shard_hooks shard_quorum_hooks = { .used = quorum_used,
-						.open = quorum_open,
-						.close = quorum_close,
-						.restart = quorum_restart,
-						.counts = quorum_counts,
-						.step_ends = quorum_step_ends };
+const struct shard_hooks shard_quorum_hooks = { .used = shard_quorum_used,
+						.open = shard_quorum_open,
+						.close = shard_quorum_close,
+						.restart = shard_quorum_restart,
+						.counts = shard_quorum_counts,
+						.step_ends = shard_quorum_step_ends };

@@ -135,14 +135,7 @@ static void async_pulled(struct worker *w)
 
 int async_ask(struct worker *w)
 {
-	int rc = lanes_await_slots(w->lanes, worker_exchange(w));
-
-	if (rc)
-		return rc;
-	async_step_begins(w);
-	step_unpushed(&w->step);
-	upload_empty(w, MESSAGE_ASK);
-	return 0;
+	return upload_ask(w, async_step_begins);
 }
 
 static int posted(void *context)

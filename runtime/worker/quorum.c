@@ -133,7 +133,7 @@ void quorum_expect(const struct worker *w, uint32_t shard, struct message_expect
 }
 
 /* A message without coordinates for one shard, which has a free slot. */
-static void ask(struct worker *w, uint32_t shard)
+static void ask_newest(struct worker *w, uint32_t shard)
 {
 	if (!lane_free(w->lanes, shard))
 		return;
@@ -166,23 +166,23 @@ void quorum_read(struct worker *w, uint32_t shard)
 
 		lane_read_snapshot(w->lanes, shard, part.offset, part.bytes);
 	} else if (!close) {
-		ask(w, shard);
+		ask_newest(w, shard);
 	} else if (behind(w, shard)) {
 		lane_read(w->lanes, shard);
 	}
 }
 
 /* Begins again, because the shard has overwritten what this worker was reading. */
-static void begin_again(struct worker *w, uint32_t shard)
+static void read_again(struct worker *w, uint32_t shard)
 {
 	w->quorum->of[shard].part = 0;
 	w->quorum->of[shard].reading = READS_DELTAS;
-	ask(w, shard);
+	ask_newest(w, shard);
 }
 
 void quorum_torn(struct worker *w, uint32_t shard)
 {
-	begin_again(w, shard);
+	read_again(w, shard);
 }
 
 /* Returns NULL, or why the message is not the next part of a snapshot. */
@@ -210,8 +210,8 @@ static const char *judge_part(const struct worker *w, uint32_t shard, const stru
 }
 
 /* Takes a part of a snapshot in place of the shard's common parameters. */
-static void take_part(struct worker *w, uint32_t shard, const struct message *m,
-		      const uint8_t *copy)
+static void take_common(struct worker *w, uint32_t shard, const struct message *m,
+			const uint8_t *copy)
 {
 	const struct shard_layout *at = &w->layout->shards[shard];
 	struct quorum_shard_state *of = &w->quorum->of[shard];
@@ -223,7 +223,7 @@ static void take_part(struct worker *w, uint32_t shard, const struct message *m,
 	 * for another worker and is newer than the last notice. */
 	if (!why && (m->seq <= lane_have(w->lanes, shard) || (of->part && m->seq != of->snapshot) ||
 		     m->seq > lane_version(w->lanes, shard))) {
-		begin_again(w, shard);
+		read_again(w, shard);
 		return;
 	}
 	if (why || message_decode(m, copy, NULL, base, &why)) {
@@ -247,11 +247,11 @@ int quorum_took(struct worker *w, uint32_t shard, const struct message *m, const
 	struct quorum_shard_state *of = &w->quorum->of[shard];
 
 	if (of->reading == READS_PARTS) {
-		take_part(w, shard, m, copy);
+		take_common(w, shard, m, copy);
 		return 1;
 	}
 	if (m->kind == MESSAGE_DELTA && m->seq > quorum_wanted(w, shard)) {
-		begin_again(w, shard);
+		read_again(w, shard);
 		return 1;
 	}
 	of->applied++;
@@ -313,15 +313,10 @@ static void quorum_sent(struct worker *w, uint64_t elements)
 
 int quorum_ask(struct worker *w)
 {
-	int rc = lanes_await_slots(w->lanes, worker_exchange(w));
+	const int rc = upload_ask(w, quorum_step_begins);
 
-	if (rc)
-		return rc;
-	quorum_step_begins(w);
-	step_unpushed(&w->step);
-	upload_empty(w, MESSAGE_ASK);
 	w->quorum->makes = 0;
-	return 0;
+	return rc;
 }
 
 /* Returns 1 if the shards have counted all messages of this worker, or if the model's thread has
@@ -339,7 +334,7 @@ static int all_counted(void *context)
 	return all;
 }
 
-static void describe(void *context, char *text, size_t cap)
+static void describe_quorum(void *context, char *text, size_t cap)
 {
 	const struct worker *w = context;
 	uint32_t s = 0;
@@ -358,13 +353,13 @@ static void describe(void *context, char *text, size_t cap)
 static int park(struct worker *w)
 {
 	struct quorum *q = w->quorum;
-	const int rc = progress_until(w->job, all_counted, describe, w);
+	const int rc = progress_until(w->job, all_counted, describe_quorum, w);
 
 	if (rc || q->makes || !messages_claimed(w->job))
 		return rc;
 	q->mark = (uint32_t)messages_completed(w->job) + 1;
 	upload_empty(w, MESSAGE_PARK);
-	return progress_until(w->job, all_counted, describe, w);
+	return progress_until(w->job, all_counted, describe_quorum, w);
 }
 
 /* Only a collective of the model's own job has all its workers. While another thread makes a push,

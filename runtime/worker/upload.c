@@ -101,6 +101,18 @@ void upload_empty(struct worker *w, enum message_kind kind)
 		upload_without(w, s, kind);
 }
 
+int upload_ask(struct worker *w, void (*begins)(struct worker *w))
+{
+	const int rc = lanes_await_slots(w->lanes, worker_exchange(w));
+
+	if (rc)
+		return rc;
+	begins(w);
+	step_unpushed(&w->step);
+	upload_empty(w, MESSAGE_ASK);
+	return 0;
+}
+
 int upload_masks(const struct worker *w)
 {
 	/* Masking does not start before the warm-up ends, because its high density would clear most

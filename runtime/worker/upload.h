@@ -27,6 +27,9 @@ int upload_pick(struct worker *w, struct message *m, struct pick *p, uint64_t be
  * the message. */
 void upload_without(struct worker *w, uint32_t shard, enum message_kind kind);
 void upload_empty(struct worker *w, enum message_kind kind);
+/* For a pull without a push: waits for free slots, calls begins(), and stages a MESSAGE_ASK to each
+ * shard. */
+int upload_ask(struct worker *w, void (*begins)(struct worker *w));
 /* Subtracts the emitted values from the residual, unless the selection has already done so
  * (PICK_TAKEN). Clears their momentum if the recipe masks it. */
 void upload_settle(struct worker *w, uint32_t shard, const struct pick *emitted);

@@ -119,12 +119,13 @@ static int find_range(struct worker *w)
  * NULL if everything is sent. */
 static void find_norm(struct worker *w, const struct pick *all)
 {
+	if (!w->rules.recipe->clip_median)
+		return;
 	const struct fragment fragment = worker_fragment(w);
 
-	if (w->rules.recipe->clip_median)
-		step_set_norm(&w->step, all ? pick_norm(all) :
-					      values_norm(worker_residual(w) + fragment.begin,
-							  fragment.count));
+	step_set_norm(&w->step,
+		      all ? pick_norm(all) :
+			    values_norm(worker_residual(w) + fragment.begin, fragment.count));
 }
 
 /* Selects from all coordinates of this exchange. */
