@@ -9,6 +9,7 @@ library_sources += \
 	rdma/nearness.c rdma/nearness.h \
 	rdma/network.c rdma/network.h \
 	rdma/card_choice.c rdma/card_choice.h \
+	rdma/peer_memory.c rdma/peer_memory.h \
 	rdma/process.c rdma/process.h \
 	rdma/region.c rdma/region.h \
 	rdma/ring.c rdma/ring.h \

@@ -10,6 +10,7 @@
 #include "rdma/card_facts.h"
 #include "rdma/connect.h"
 #include "rdma/event_queue.h"
+#include "rdma/peer_memory.h"
 #include "rdma/queues.h"
 #include "rdma/retry.h"
 #include "rdma/rights.h"
@@ -61,15 +62,8 @@ struct verbs {
 	struct rights *rights;
 	struct queues *queues;
 	struct event_queue events;
-	struct peers_memory {
-		/* The memory of peers first, first + 1, ... in whole pages for each. */
-		struct room {
-			int first;
-			struct region *slots, *copies;
-		} * rooms;
-		int n, peers; /* of rooms; for how many peers there is room */
-		size_t copies_stride;
-	} memory;
+	/* Whole pages for each peer keep the memory apart that the peers may write. */
+	struct peer_memory slots, copies;
 	struct wakeup wakeup;
 	unsigned wants; /* LINK_* */
 	/* Within verbs_gather(), transfers wait for its end, and n peers have such transfers. */
@@ -110,14 +104,18 @@ static size_t whole_pages(size_t bytes)
 	return (bytes + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
 }
 
+static size_t copies_bytes(const struct verbs *v)
+{
+	return whole_pages(sendlog_memory(&v->sizes));
+}
+
 /* Checks that the memory of connections may be pinned: each peer's slot, copies, control line and
  * queue pair; and the queue pairs of peers that have none yet. The size of a queue pair is known
  * once the queues are open. */
 static int check_memlock(const struct verbs *v, int peers, const char *what)
 {
 	const size_t line = v->control_line_bytes;
-	const size_t peer = PAGE_BYTES + whole_pages(sendlog_memory(&v->sizes)) +
-			    whole_pages(line) + v->sizes.pair_pinned;
+	const size_t peer = PAGE_BYTES + copies_bytes(v) + whole_pages(line) + v->sizes.pair_pinned;
 	size_t bytes = (size_t)peers * peer;
 
 	if (v->control && !line && !v->n_peers)
@@ -135,48 +133,31 @@ static int check_memlock_of_all(const struct verbs *v)
 /* Makes room for more peers, except in the queues of the card. */
 static int open_room(struct verbs *v, int more)
 {
-	struct peers_memory *m = &v->memory;
-	const uint32_t peers = (uint32_t)(m->peers + more);
-	struct room *room = realloc(m->rooms, ((size_t)m->n + 1) * sizeof(*room));
-	int rc;
+	const int peers = peer_memory_peers(&v->copies) + more;
+	int rc = event_queue_grow(&v->events, v->sizes.receives_most +
+						      3 * v->sizes.log_entries * (uint32_t)peers +
+						      1024);
 
-	if (!room)
-		return fail(SLUICE_ENOMEM, "verbs: no memory for %d more peers", more);
-	m->rooms = room;
-	room += m->n;
-	*room = (struct room){ .first = m->peers };
-	rc = event_queue_grow(&v->events,
-			      v->sizes.receives_most + 3 * v->sizes.log_entries * peers + 1024);
-	if (rc)
-		return rc;
-	rc = region_open((size_t)more * PAGE_BYTES, REGION_WRITE, "slots", &room->slots);
 	if (!rc)
-		rc = region_open((size_t)more * m->copies_stride, 0, "copies", &room->copies);
-	if (rc) {
-		region_close(&room->slots);
-		return rc;
-	}
-	m->n++;
-	m->peers += more;
-	return SLUICE_OK;
+		rc = peer_memory_grow(&v->slots, peers);
+	return rc ? rc : peer_memory_grow(&v->copies, peers);
 }
 
 /* Makes room for the next peer, and for others that may follow. */
 static int grow_room(struct verbs *v)
 {
 	static const char what[] = "connecting one more of this job's ranks";
-	int more = v->memory.peers / 2 + 8, rc;
+	const int peers = peer_memory_peers(&v->copies);
+	int more = peer_memory_more(&v->copies, v->most_peers), rc;
 
-	if (v->n_peers < v->memory.peers)
+	if (v->n_peers < peers)
 		return SLUICE_OK;
-	if (more > v->most_peers - v->memory.peers)
-		more = v->most_peers - v->memory.peers;
 	rc = check_memlock(v, more, what);
 	if (rc && more > 1)
 		rc = check_memlock(v, more = 1, what);
 	if (rc)
 		return fail(rc, "verbs: %s", sluice_last_error());
-	rc = queues_grow(v->queues, (uint32_t)(v->memory.peers + more));
+	rc = queues_grow(v->queues, (uint32_t)(peers + more));
 	return rc ? rc : open_room(v, more);
 }
 
@@ -213,12 +194,11 @@ static int verbs_admit(struct transport *t, const struct peer_keys *keys)
  * region. */
 static struct rights_memory memory_of(const struct verbs *v, int rank)
 {
-	const struct room *room = &v->memory.rooms[v->memory.n - 1];
-	const size_t at = (size_t)(v->n_peers - room->first), line = v->control_line_bytes;
+	const size_t line = v->control_line_bytes;
 	struct rights_memory m = {
-		.slot = (uint8_t *)room->slots->base + at * PAGE_BYTES,
-		.copies = (uint8_t *)room->copies->base + at * v->memory.copies_stride,
-		.copies_bytes = v->memory.copies_stride,
+		.slot = peer_memory_at(&v->slots, v->n_peers, NULL),
+		.copies = peer_memory_at(&v->copies, v->n_peers, NULL),
+		.copies_bytes = copies_bytes(v),
 		.control = v->control,
 	};
 
@@ -606,8 +586,8 @@ static int open_tables(struct verbs *v)
 	v->gathered.peers = calloc(peers, sizeof(*v->gathered.peers));
 	if (!v->peers || !v->by_rank || !v->gathered.peers)
 		return fail(SLUICE_ENOMEM, "verbs: no memory for a table of %d peers", v->size);
-	/* Whole pages keep the memory that each peer may write apart. */
-	v->memory.copies_stride = whole_pages(sendlog_memory(&v->sizes));
+	v->slots = peer_memory_new("slots", REGION_WRITE, PAGE_BYTES);
+	v->copies = peer_memory_new("copies", 0, copies_bytes(v));
 	return open_room(v, (int)v->sizes.peers);
 }
 
@@ -768,11 +748,8 @@ static void verbs_close(struct transport **t)
 	rights_close(&v->rights);
 	connect_close(&v->connect);
 	wakeup_close(&v->wakeup);
-	for (int i = 0; i < v->memory.n; i++) {
-		region_close(&v->memory.rooms[i].slots);
-		region_close(&v->memory.rooms[i].copies);
-	}
-	free(v->memory.rooms);
+	peer_memory_close(&v->slots);
+	peer_memory_close(&v->copies);
 	event_queue_close(&v->events);
 	free(v->peers);
 	free(v->by_rank);
