@@ -116,6 +116,19 @@ def ddp_dense(job):
         state.close()
 
 
+def rank_compresses_in_the_job_of_the_group(job, _):
+    """compress() without job= takes the job of the process group, and not a new job of one rank."""
+    sluice.torch.process_group(job)
+    model = network()
+    ddp = DistributedDataParallel(model)
+    state = sluice.torch.compress(ddp, DENSE)
+    optimizer = sgd(ddp)
+    for step in range(5):
+        step_of(ddp, optimizer, rows(step, job.rank))
+    check_close(model, expected(5))
+    state.close()
+
+
 def rank_adds_in_rank_order(job, _):
     """With up=all down=all the mean is ((g0 + g1) + ...) * (1 / ranks) in float32, bit for bit."""
     sluice.torch.process_group(job)
@@ -1334,6 +1347,9 @@ class Torch(unittest.TestCase):
 
     def test_additions_are_in_rank_order(self):
         ranks.run(3, "rank_adds_in_rank_order").all_well()
+
+    def test_compress_takes_the_job_of_the_group(self):
+        ranks.run(2, "rank_compresses_in_the_job_of_the_group").all_well()
 
     def flat(self, step):
         """After a while, steps leave no object of this package and no memory. LEAK_STEPS is the number of steps."""

@@ -67,7 +67,8 @@ def _check_rendezvous() -> None:
 def default_job() -> Job:
     """Returns the job that sluice.torch uses if none is given; the first call joins it, collectively.
 
-    Its ranks are those of the default process group, if there is one. Otherwise they find each other by
+    It is the job of the default process group, if process_group() has made that one. Its ranks are those of the
+    default process group, if there is one. Otherwise they find each other by
     ``env://``, as in ``init_process_group()``, if RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT are all set.
     Otherwise they are those of the srun step. A process without any of these is a job of one.
     """
@@ -221,6 +222,7 @@ def process_group(job: Optional[Job] = None) -> Any:
     Collective over the workers. job: None takes sluice.torch.default_job(). Afterwards
     ``torch.distributed.get_rank()`` and ``get_world_size()`` work as with Gloo.
     """
+    global _default_job
     job = default_job() if job is None else job
     if not job.is_worker:
         raise InvalidError(f"rank {job.rank} is a dedicated server: it has no gradients, and calls "
@@ -240,6 +242,7 @@ def process_group(job: Optional[Job] = None) -> Any:
                                 world_size=job.workers, timeout=timedelta(seconds=600))
     finally:
         _joining.pop()
+    _default_job = job  # compress() without job= exchanges between the ranks of the default group
     return dist.group.WORLD
 
 
