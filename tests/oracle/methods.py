@@ -550,7 +550,7 @@ class Lazy(Job):
 
 def recipes():
     """Yields pairs of a recipe, which names the residual's placement, and a function that makes its job from
-    (x, workers, shards)."""
+    (x, workers, shards). WORKERS in a recipe is the number of workers."""
     yield "up=all down=all memory=none", Dense
     for kind in "momentum", "nesterov":
         yield f"up=all down=all memory=none update={kind}(0.9)", partial(Dense, update=kind, m=0.9)
@@ -650,6 +650,15 @@ def recipes():
                f"update=sgd when=every(6),fragments(2){options} rate=0.7 keep=0.6",
                partial(Drift, up=0.1, down=0.15, every=6, fragments=2, late=late, mix=mix,
                        decay=0.9, rate=0.7, keep=0.6))
+    # a quorum of all workers
+    yield ("up=all down=all signal=drift memory=none update=nesterov(0.9) when=every(4) rate=0.7 quorum=WORKERS",
+           partial(Drift, up=1, every=4, update="nesterov", m=0.9, rate=0.7))
+    yield ("up=topk(0.1) down=topk(0.15) signal=drift memory=residual(decay=0.9) update=momentum(0.9) "
+           "when=every(3) rate=0.4 keep=0.6 reduce=senders quorum=WORKERS",
+           partial(Drift, up=0.1, down=0.15, every=3, update="momentum", m=0.9, decay=0.9, rate=0.4, keep=0.6,
+                   senders=True))
+    yield ("muloco signal=drift when=every(2) transform=dct(8) quorum=WORKERS grace=0",
+           partial(Drift, up=1, up_code=twomeans, every=2, update="nesterov", m=0.9, rate=0.7, blocks={"most": 8}))
     demo = partial(Sparse, up=(32, 4096), update="sign", fade=0.999, senders=True, blocks={"most": 64})
     yield "demo", partial(demo, down=1, down_code=uniform1)
     yield "demo down=all", demo

@@ -35,7 +35,8 @@ class Case:
     program itself steps along the gradient."""
 
     def __init__(self, recipe, make, ranks, count, shards):
-        self.recipe, self.ranks, self.count, self.shards = recipe, ranks, count, shards
+        self.recipe = recipe.replace("WORKERS", str(ranks))
+        self.ranks, self.count, self.shards = ranks, count, shards
         random = np.random.default_rng(1000 * ranks + count)
         self.start = random.standard_normal(count).astype(np.float32)
         g = random.standard_normal((STEPS, ranks, count)) ** 3
