@@ -54,11 +54,10 @@ struct ofi {
 	struct ofi_proofs *proofs;
 	struct ofi_messages *messages;
 	struct event_queue events;
-	struct region *buffers;
+	struct region *buffers; /* for messages */
 	struct ofi_peers all;
 	struct ofi_table table;
 	struct ofi_trial *trial;
-	size_t messages_bytes;
 	int narrow; /* 1: notices have 32 bits */
 	uint64_t next_look_ns, last_look_ns, progressed_ns;
 	uint64_t active_ns; /* when this rank last polled or got a completion */
@@ -286,7 +285,7 @@ static int connect_locked(struct ofi *o, int rank, const uint8_t *record, size_t
 	name = ofi_record_check(o->fabric, o->rank, rank, record, len, &notice, &rc);
 	if (!name)
 		return rc;
-	rc = ofi_peer_open(&o->all, rank, name, notice, &p);
+	rc = ofi_peer_open(&o->all, rank, ofi_table_number(&o->table), name, notice, &p);
 	if (rc)
 		return rc;
 	rc = ofi_table_add(&o->table, p);
@@ -502,15 +501,11 @@ static int ofi_fd(struct transport *t)
 
 /* ---- opening and closing ---------------------------------------------------------- */
 
-/* Allocates libfabric's memory for messages and small puts. */
+/* Allocates libfabric's memory for messages. */
 static int open_buffers(struct ofi *o, size_t receives)
 {
 	void *desc = NULL;
-	int rc;
-
-	o->messages_bytes = ofi_messages_bytes(o->size, receives);
-	rc = region_open(o->messages_bytes + (size_t)o->size * ofi_flow_copy_bytes(), 0, "ofi",
-			 &o->buffers);
+	int rc = region_open(ofi_messages_bytes(o->size, receives), 0, "ofi", &o->buffers);
 
 	if (!rc)
 		rc = ofi_memory_local(o->memory, o->buffers, &desc);
@@ -565,6 +560,8 @@ static int open_transport_parts(struct ofi *o, const struct transport_config *co
 {
 	const uint32_t events = config->queue_depth +
 				(uint32_t)(o->size < 64 ? o->size : 64) * FLOW_TRANSFERS;
+	const int most = o->size - 1,
+		  expected = config->expected && config->expected < most ? config->expected : most;
 	int rc = ofi_fabric_open(config->provider, config->interface, config->ports, &o->fabric);
 
 	if (!rc)
@@ -592,11 +589,11 @@ static int open_transport_parts(struct ofi *o, const struct transport_config *co
 		.proofs = o->proofs,
 		.messages = o->messages,
 		.events = &o->events,
-		.buffers = o->buffers,
-		.copies = (uint8_t *)o->buffers->base + o->messages_bytes,
+		.copies = peer_memory_new("copies", 0, ofi_flow_copy_bytes()),
 	};
 	o->transport.caution = ofi_fabric_caution(o->fabric);
-	return start_thread(o);
+	rc = ofi_peers_grow(&o->all, expected);
+	return rc ? rc : start_thread(o);
 }
 
 /* Returns when the last messages are in place at the living peers, or when the time is up. */
@@ -644,6 +641,7 @@ static void ofi_close(struct transport **t)
 	ofi_trial_end(o->trial);
 	ofi_memory_close(&o->memory);
 	region_close(&o->buffers);
+	peer_memory_close(&o->all.copies);
 	ofi_messages_close(&o->messages);
 	wakeup_close(&o->wakeup);
 	if (o->fabric)

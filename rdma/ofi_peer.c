@@ -44,6 +44,19 @@ struct endpoint *ofi_peer_endpoint(struct ofi_peer *p)
 
 /* ---- opening and closing ---------------------------------------------------------- */
 
+/* The memory is registered now, so that the first put need not do it. */
+int ofi_peers_grow(struct ofi_peers *all, int peers)
+{
+	const struct region *region;
+	void *desc;
+	int rc = peer_memory_grow(&all->copies, peers);
+
+	if (rc || !peers)
+		return rc;
+	peer_memory_at(&all->copies, peers - 1, &region);
+	return ofi_memory_local(all->memory, region, &desc);
+}
+
 /* Makes the greeting for the peer, which is sent after this rank's proof. */
 static int make_greeting(struct ofi_peer *p, struct ofi_greeting *out)
 {
@@ -63,7 +76,7 @@ static int make_greeting(struct ofi_peer *p, struct ofi_greeting *out)
 				   line ? line : all->control->bytes, out->control);
 }
 
-static int open_peer(struct ofi_peer *p, const uint8_t *name, enum ofi_notice notice)
+static int open_peer(struct ofi_peer *p, int number, const uint8_t *name, enum ofi_notice notice)
 {
 	struct ofi_peers *all = p->all;
 	const int rank = p->endpoint.peer;
@@ -72,14 +85,12 @@ static int open_peer(struct ofi_peer *p, const uint8_t *name, enum ofi_notice no
 					.memory = all->memory,
 					.events = all->events,
 					.promised = &all->promised,
-					.by_message = notice == OFI_NOTICE_MESSAGE,
-					.copies = all->buffers,
-					.copy = all->copies +
-						(size_t)rank * ofi_flow_copy_bytes() };
+					.by_message = notice == OFI_NOTICE_MESSAGE };
 	struct ofi_greeting greeting;
 	int rc = ofi_fabric_insert(all->fabric, name, &p->address);
 
 	flow.address = p->address;
+	flow.copy = peer_memory_at(&all->copies, number, &flow.copies);
 	if (!rc)
 		rc = ofi_flow_open(&flow, &p->flow);
 	if (!rc && ofi_fabric_is_narrow(all->fabric))
@@ -91,17 +102,21 @@ static int open_peer(struct ofi_peer *p, const uint8_t *name, enum ofi_notice no
 	return rc;
 }
 
-int ofi_peer_open(struct ofi_peers *all, int rank, const uint8_t *name, enum ofi_notice notice,
-		  struct ofi_peer **out)
+int ofi_peer_open(struct ofi_peers *all, int rank, int number, const uint8_t *name,
+		  enum ofi_notice notice, struct ofi_peer **out)
 {
-	struct ofi_peer *p = calloc(1, sizeof(*p));
-	int rc;
+	const int room = peer_memory_peers(&all->copies),
+		  more = number < room ? 0 : peer_memory_more(&all->copies, all->size - 1);
+	int rc = more ? ofi_peers_grow(all, room + more) : SLUICE_OK;
 
+	if (rc)
+		return rc;
+	struct ofi_peer *p = calloc(1, sizeof(*p));
 	if (!p)
 		return fail(SLUICE_ENOMEM, "ofi: no memory for %zu bytes", sizeof(*p));
 	p->all = all;
 	p->endpoint = (struct endpoint){ .transport = all->transport, .peer = rank };
-	rc = open_peer(p, name, notice);
+	rc = open_peer(p, number, name, notice);
 	if (rc) {
 		ofi_peer_close(&p);
 		return rc;

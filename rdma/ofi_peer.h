@@ -9,6 +9,7 @@
 #include "rdma/ofi_messages.h"
 #include "rdma/ofi_memory.h"
 #include "rdma/ofi_proof.h"
+#include "rdma/peer_memory.h"
 #include "rdma/transport.h"
 
 enum { OFI_WHY_BYTES = 160, OFI_POLL_EVENTS = 32 /* events that one poll of libfabric makes */ };
@@ -27,18 +28,18 @@ struct ofi_peers {
 	struct ofi_proofs *proofs;
 	struct ofi_messages *messages;
 	struct event_queue *events;
-	const struct region *buffers;
-	uint8_t *copies;   /* memory for small puts: ofi_flow_copy_bytes() for each rank, in the
-			      buffers */
-	uint32_t promised; /* number of events that transfers of all flows will make */
-	int joining, unreported; /* joining: peers without a complete proof; unreported: lost
-				    peers whose EVENT_GONE was not delivered */
+	struct peer_memory copies; /* of small puts: ofi_flow_copy_bytes() for each peer */
+	uint32_t promised;         /* number of events that transfers of all flows will make */
+	int joining, unreported;   /* joining: peers without a complete proof; unreported: lost
+				      peers whose EVENT_GONE was not delivered */
 };
 
-/* Opens a peer. name: the peer's address from its record. notice: how puts to it announce
- * themselves. */
-int ofi_peer_open(struct ofi_peers *all, int rank, const uint8_t *name, enum ofi_notice notice,
-		  struct ofi_peer **out);
+/* Makes room for this number of peers in all. Returns 0 or SLUICE_E*. */
+int ofi_peers_grow(struct ofi_peers *all, int peers);
+/* Opens a peer. number: of peers that were opened before. name: the peer's address from its record.
+ * notice: how puts to it announce themselves. */
+int ofi_peer_open(struct ofi_peers *all, int rank, int number, const uint8_t *name,
+		  enum ofi_notice notice, struct ofi_peer **out);
 void ofi_peer_close(struct ofi_peer **peer);
 struct endpoint *ofi_peer_endpoint(struct ofi_peer *p);
 struct ofi_peer *ofi_peer_of(struct endpoint *e);

@@ -64,6 +64,7 @@ static int mr_close(struct fid *fid)
 	while (*at != m)
 		at = &(*at)->next;
 	*at = m->next;
+	counts->registered -= m->bytes;
 	m->domain->users--;
 	end_object(m);
 	pthread_mutex_unlock(&fake_ofi_lock);
@@ -117,6 +118,7 @@ static int mr_reg(struct fid *fid, const void *buf, size_t n, uint64_t access, u
 	m->domain = d;
 	m->next = d->mrs;
 	d->mrs = m;
+	counts->registered += n;
 	d->users++;
 	*out = &m->mr;
 	pthread_mutex_unlock(&fake_ofi_lock);

@@ -72,8 +72,9 @@ struct fake_ofi_counts {
 	unsigned calls; /* fallible ones */
 	char failed[64];
 	uint64_t notices, messages, receives_used, rights_errors, swapped;
-	uint64_t early;     /* puts that completed before they were placed */
-	uint64_t under_way; /* bytes of unfinished puts, gets and messages */
+	uint64_t early;      /* puts that completed before they were placed */
+	uint64_t under_way;  /* bytes of unfinished puts, gets and messages */
+	uint64_t registered; /* bytes of all registrations */
 };
 
 extern struct fake_ofi_settings fake_ofi;

@@ -960,6 +960,128 @@ CASE(describe__no_random_key__says_that_and_not_what_libfabric_would)
 	check_closed(&p);
 }
 
+/* ---- a job of many ranks, of which few connect ------------------------------------------- */
+
+enum { MANY = 512, SOON = 2, PEERS = 12, PUTS = LINE / 8 };
+
+/* Rank 0 of a large job, and the ranks that connect with it. */
+struct star {
+	struct region *control[1 + PEERS];
+	struct transport *t[1 + PEERS];
+	struct endpoint *to[1 + PEERS], *back[1 + PEERS];
+	struct remote *line[1 + PEERS];
+	uint8_t record[1 + PEERS][TRANSPORT_RECORD_BYTES];
+	size_t record_bytes[1 + PEERS];
+	int notices[1 + PEERS];
+};
+
+static void open_rank(struct star *s, int r)
+{
+	static const uint8_t key[MANY][AUTH_KEY_BYTES];
+	const struct peer_keys keys = { .rank = r, .size = MANY, .wire_version = 1, .key = key };
+	struct transport_config config = { .rank = r,
+					   .size = MANY,
+					   .expected = SOON,
+					   .queue_depth = 32,
+					   .control_line_bytes = LINE,
+					   .lost_after_ms = WAIT_MS };
+
+	assert_int_equal(region_open(MANY * LINE, REGION_WRITE, "control", &s->control[r]), 0);
+	config.control = s->control[r];
+	assert_int_equal(ops->open(&config, &s->t[r]), 0);
+	assert_int_equal(ops->admit(s->t[r], &keys), 0);
+	assert_int_equal(ops->record(s->t[r], s->record[r], &s->record_bytes[r]), 0);
+}
+
+static void poll_star(struct star *s)
+{
+	struct event events[64];
+
+	for (int r = 0; r <= PEERS; r++) {
+		const int n = ops->poll(s->t[r], events, 64);
+
+		for (int i = 0; i < n; i++) {
+			assert_int_equal(events[i].kind, EVENT_IMM);
+			assert_int_equal(events[i].imm, s->notices[r]++);
+		}
+	}
+	sched_yield();
+}
+
+static void connect_star(struct star *s)
+{
+	const uint64_t until = now_ns() + (uint64_t)WAIT_MS * 1000000;
+
+	for (int r = 1; r <= PEERS; r++) {
+		assert_int_equal(
+			ops->connect(s->t[0], r, s->record[r], s->record_bytes[r], &s->to[r]), 0);
+		assert_int_equal(
+			ops->connect(s->t[r], 0, s->record[0], s->record_bytes[0], &s->back[r]), 0);
+	}
+	for (int r = 1; r <= PEERS && now_ns() < until;) {
+		poll_star(s);
+		r += ops->ready(s->to[r]) == 1 && ops->ready(s->back[r]) == 1;
+	}
+	for (int r = 1; r <= PEERS; r++)
+		assert_int_equal(ops->control(s->to[r], &s->line[r]), 0);
+}
+
+/* Puts to all peers are under way at the same time, each from memory that is used again at once. */
+static void put_small(struct star *s)
+{
+	const uint64_t until = now_ns() + (uint64_t)WAIT_MS * 1000000;
+
+	fake_ofi.holds = 1;
+	for (uint32_t k = 0; k < PUTS; k++)
+		for (int r = 1; r <= PEERS; r++) {
+			uint32_t words[2] = { (uint32_t)r, k };
+
+			assert_int_equal(
+				ops->post(s->to[r], &(struct transfer){ .kind = TRANSFER_PUT_NOTIFY,
+									.remote = s->line[r],
+									.offset = k * 8,
+									.local = words,
+									.bytes = 8,
+									.imm = k }),
+				0);
+		}
+	fake_ofi.holds = 0;
+	for (int r = 1; r <= PEERS && now_ns() < until; r += s->notices[r] == PUTS)
+		poll_star(s);
+	for (int r = 1; r <= PEERS; r++)
+		for (uint32_t k = 0; k < PUTS; k++) {
+			const uint32_t words[2] = { (uint32_t)r, k };
+
+			assert_memory_equal((uint8_t *)s->control[r]->base + k * 8, words, 8);
+		}
+}
+
+CASE(member_of_512_ranks__has_copies_of_small_puts_for_the_peers_that_connect)
+{
+	static struct star s;
+	uint64_t before;
+
+	fake_ofi_plays_efa();
+	open_rank(&s, 0);
+	before = fake_ofi_counts.registered;
+	assert_in_range(before, SOON * ofi_flow_copy_bytes(), MANY / 16 * ofi_flow_copy_bytes());
+	for (int r = 1; r <= PEERS; r++)
+		open_rank(&s, r);
+	before = fake_ofi_counts.registered;
+	connect_star(&s);
+	print_message("%d more bytes for %d peers\n", (int)(fake_ofi_counts.registered - before),
+		      PEERS);
+	assert_in_range(fake_ofi_counts.registered - before, (PEERS - SOON) * ofi_flow_copy_bytes(),
+			2 * PEERS * (ofi_flow_copy_bytes() + LINE));
+	put_small(&s);
+	for (int r = 0; r <= PEERS; r++) {
+		ops->remote_close(&s.line[r]);
+		ops->close(&s.t[r]);
+		region_close(&s.control[r]);
+	}
+	assert_null(fake_ofi_leak());
+}
+
 /* ---- the walk -------------------------------------------------------------------------- */
 
 /* Whichever call fails, device memory must be found to be usable or not. */
