@@ -6,6 +6,7 @@
 #include "tools/bench/codec.h"
 #include "base/bytes.h"
 #include "base/clock.h"
+#include "runtime/compress/dct.h"
 #include "runtime/compress/few_bits.h"
 #include "runtime/compress/index_coding.h"
 #include "runtime/compress/sketch.h"
@@ -61,6 +62,16 @@ struct sketching {
 	struct samples add, look, read;
 };
 
+enum { BLOCK = DCT_MOST * DCT_MOST };
+
+/* The cosine transforms of all whole blocks of the n coordinates, one after another, as a worker
+ * (forward) and a shard (back) compute them with transform=dct(64). */
+struct transforming {
+	struct dct_matrix matrix;
+	float block[BLOCK];
+	struct samples forward, back;
+};
+
 struct bench {
 	const struct options *o;
 	float *x; /* n */
@@ -73,6 +84,7 @@ struct bench {
 	uint64_t length[SUBJECTS]; /* length of the written bytes */
 	struct samples encode[SUBJECTS], decode[SUBJECTS], copy, select;
 	struct sketching sketch;
+	struct transforming dct;
 	const char *trouble;
 };
 
@@ -192,6 +204,25 @@ static void run_sketch(struct bench *b)
 	samples_add(&t->look, seconds_since(began));
 }
 
+static void run_dct(struct bench *b)
+{
+	struct transforming *t = &b->dct;
+	const struct dct_matrix *m = &t->matrix;
+	uint64_t ns[2] = { 0 };
+
+	for (uint64_t at = 0; at + BLOCK <= b->o->n; at += BLOCK) {
+		memcpy(t->block, b->x + at, sizeof(t->block));
+		const uint64_t began = now_ns();
+		dct_forward(m, DCT_MOST, m, DCT_MOST, t->block);
+		const uint64_t middle = now_ns();
+		dct_inverse(m, DCT_MOST, m, DCT_MOST, t->block);
+		ns[1] += now_ns() - middle;
+		ns[0] += middle - began;
+	}
+	samples_add(&t->forward, (double)ns[0] * 1e-9);
+	samples_add(&t->back, (double)ns[1] * 1e-9);
+}
+
 static int repeat(struct bench *b)
 {
 	uint64_t began = now_ns();
@@ -214,6 +245,7 @@ static int repeat(struct bench *b)
 	run_checksum(b);
 	run_message(b);
 	run_sketch(b);
+	run_dct(b);
 	return b->trouble ? -1 : 0;
 }
 
@@ -250,6 +282,29 @@ static void print_sketch(struct bench *b)
 	       b->sketch.shape.columns);
 	print_value("add_ns", add);
 	print_value("estimate_ns", look);
+	print_value("read_ns", read);
+	putchar('}');
+}
+
+/* Prints nanoseconds per coordinate, if there is a whole block. */
+static void print_dct(struct bench *b)
+{
+	const double each = 1e9 / (double)(b->o->n / BLOCK * BLOCK);
+	const double forward = samples_summary(&b->dct.forward).p50 * each;
+	const double back = samples_summary(&b->dct.back).p50 * each;
+	const double read = samples_summary(&b->sketch.read).p50 * 1e9 / (double)b->o->n;
+
+	if (b->o->n < BLOCK)
+		return;
+	if (!b->o->json) {
+		printf("cosine transforms of blocks of %d x %d: %.2f ns a coordinate (%.1f times a "
+		       "read), back %.2f ns (%.1f times)\n",
+		       DCT_MOST, DCT_MOST, forward, forward / read, back, back / read);
+		return;
+	}
+	printf(",\n{\"what\":\"dct\"");
+	print_value("forward_ns", forward);
+	print_value("back_ns", back);
 	print_value("read_ns", read);
 	putchar('}');
 }
@@ -308,6 +363,7 @@ static void print_rows(struct bench *b, int first)
 			samples_summary(&b->decode[MESSAGE]).p50) /
 			       select * 100);
 	print_sketch(b);
+	print_dct(b);
 	fflush(stdout);
 }
 
@@ -333,7 +389,8 @@ static int open_samples(struct bench *b, size_t rounds)
 {
 	int rc = samples_open(&b->copy, rounds) | samples_open(&b->select, rounds) |
 		 samples_open(&b->sketch.add, rounds) | samples_open(&b->sketch.look, rounds) |
-		 samples_open(&b->sketch.read, rounds);
+		 samples_open(&b->sketch.read, rounds) | samples_open(&b->dct.forward, rounds) |
+		 samples_open(&b->dct.back, rounds);
 
 	for (int s = 0; s < SUBJECTS; s++)
 		rc |= samples_open(&b->encode[s], rounds) | samples_open(&b->decode[s], rounds);
@@ -347,6 +404,8 @@ static void close_samples(struct bench *b)
 	samples_close(&b->sketch.add);
 	samples_close(&b->sketch.look);
 	samples_close(&b->sketch.read);
+	samples_close(&b->dct.forward);
+	samples_close(&b->dct.back);
 	for (int s = 0; s < SUBJECTS; s++) {
 		samples_close(&b->encode[s]);
 		samples_close(&b->decode[s]);
@@ -415,6 +474,7 @@ int bench_codec(const struct options *o)
 	b.sketch.estimate = calloc(o->n, sizeof(*b.sketch.estimate));
 	if (b.sketch.cells && b.sketch.estimate && b.x && b.index && b.got && b.value &&
 	    b.got_value && b.bytes) {
+		dct_matrix_make(&b.dct.matrix, DCT_MOST);
 		data_fill(o->distribution, o->seed, b.x, o->n);
 		print_head(o);
 		rc = densities_run(o, one_count, &b) ? -1 : 0;
