@@ -289,7 +289,7 @@ static int check_memory(const sluice_model *model, uint64_t need)
  * old: while one worker computes a gradient, the shards may count a push of each other worker. */
 static int check_workers(const struct recipe *recipe, const struct model_of *of)
 {
-	if (recipe->clip_median && of->workers < 2)
+	if (recipe->clip.median && of->workers < 2)
 		return fail(SLUICE_EINVAL,
 			    "%s: clip=median compares the pushes of several workers, but this job "
 			    "has %d: write clip=none, or start more workers",
@@ -382,7 +382,8 @@ static int prepare_model(sluice_model *model, const sluice_model_attr *attr)
 	recipe_print(&model->recipe, model->recipe_text);
 	/* If there is no residual, or if the worker has its own optimizer, the step size is applied
 	 * outside: no kept vector includes it. */
-	int outside = (model->recipe.memory == MEMORY_NONE && model->recipe.when != WHEN_EVERY) ||
+	int outside = (model->recipe.memory.kind == MEMORY_NONE &&
+		       model->recipe.when != WHEN_EVERY) ||
 		      recipe_pulls_mean(&model->recipe);
 	model->update = (struct update){ .kind = model->recipe.update,
 					 .momentum = model->recipe.update_average.momentum,

@@ -229,10 +229,10 @@ static void say_choices(struct text *t, const struct recipe *recipe)
 static void say_delay(struct text *t, const struct recipe *r)
 {
 	const double density = r->up.density < r->down.density ? r->up.density : r->down.density;
-	const double left = (1 - (double)r->signal_average.momentum) *
+	const double left = (1 - (double)r->signal.average.momentum) *
 			    (1 - (double)r->update_average.momentum);
 
-	if (r->memory == MEMORY_NONE || density >= 1)
+	if (r->memory.kind == MEMORY_NONE || density >= 1)
 		return;
 	if (recipe_drifts(r)) {
 		say(t,

@@ -52,7 +52,7 @@ int sluice_stats(sluice_model *model, sluice_model_stats *stats)
 	size_t size = stats->size;
 	const int residual = size >= offsetof(sluice_model_stats, residual_norm) +
 					     sizeof stats->residual_norm &&
-			     model->worker->compressor && model->recipe.memory != MEMORY_NONE;
+			     model->worker->compressor && model->recipe.memory.kind != MEMORY_NONE;
 	if (residual)
 		worker_await(model->worker); /* no error is lost: the job or the next pull
 						reports it */

@@ -540,7 +540,7 @@ static int check_alone(const sluice_model *model)
 			    "sluice_state_save: SLUICE_STATE_PART is not possible with quorum=, "
 			    "where other ranks close exchanges without this rank: leave the flag "
 			    "out on all workers");
-	if (r->signal != SIGNAL_INNOVATION && !census_room(r, 0))
+	if (r->signal.kind != SIGNAL_INNOVATION && !census_room(r, 0))
 		return 0;
 	return fail(SLUICE_ENOSUPP,
 		    "sluice_state_save: SLUICE_STATE_PART is not possible with signal=innovation "

@@ -37,7 +37,7 @@ static void add_vectors(struct contents *c, const sluice_model *model, const str
 {
 	for (int k = 0; k < KEPTS; k++) {
 		/* With memory=none, the accumulator is only scratch memory. */
-		const int scratch = k == KEPT_RESIDUAL && model->recipe.memory == MEMORY_NONE;
+		const int scratch = k == KEPT_RESIDUAL && model->recipe.memory.kind == MEMORY_NONE;
 
 		if (v->of[k] && section_of[k] && !scratch)
 			c->sections[c->n++] = (struct checkpoint_section){ section_of[k], id,

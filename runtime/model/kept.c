@@ -16,22 +16,22 @@ static int is_kept_always(const struct recipe *r)
 
 static int has_momentum(const struct recipe *r)
 {
-	return r->signal == SIGNAL_MOMENTUM;
+	return r->signal.kind == SIGNAL_MOMENTUM;
 }
 
 static int filters(const struct recipe *r)
 {
-	return r->memory == MEMORY_LOWPASS || r->memory == MEMORY_TWOSTEP;
+	return r->memory.kind == MEMORY_LOWPASS || r->memory.kind == MEMORY_TWOSTEP;
 }
 
 static int filters_two_steps(const struct recipe *r)
 {
-	return r->memory == MEMORY_TWOSTEP && r->memory_beta < 1;
+	return r->memory.kind == MEMORY_TWOSTEP && r->memory.beta < 1;
 }
 
 static int sends_innovations(const struct recipe *r)
 {
-	return r->signal == SIGNAL_INNOVATION;
+	return r->signal.kind == SIGNAL_INNOVATION;
 }
 
 static int is_lazy_unseen(const struct recipe *r)
@@ -54,7 +54,7 @@ static int leaves_common(const struct recipe *r)
 /* Without memory=, the residual itself holds the sum. */
 static int sums_apart(const struct recipe *r)
 {
-	return steps_alone(r) && r->memory != MEMORY_NONE;
+	return steps_alone(r) && r->memory.kind != MEMORY_NONE;
 }
 
 static int keeps_anchors(const struct recipe *r)
@@ -65,13 +65,13 @@ static int keeps_anchors(const struct recipe *r)
 /* With sketches, a worker's residual keeps the values that were not published. */
 static int remembers_at_shard(const struct recipe *r)
 {
-	return r->memory != MEMORY_NONE && !keeps_anchors(r) &&
+	return r->memory.kind != MEMORY_NONE && !keeps_anchors(r) &&
 	       selection_kinds[r->up.select].exchange != EXCHANGE_SKETCH;
 }
 
 static int has_anchors(const struct recipe *r)
 {
-	return keeps_anchors(r) && r->signal == SIGNAL_SVRG;
+	return keeps_anchors(r) && r->signal.kind == SIGNAL_SVRG;
 }
 
 static int accelerates(const struct recipe *r)

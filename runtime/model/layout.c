@@ -129,7 +129,7 @@ static uint32_t up_capacity(const struct layout *l, const struct shard_layout *s
 						  s->exempt);
 	if (kind->seeded)
 		return (uint32_t)schedule_count(density, s->span);
-	if (kind->varies && recipe->memory == MEMORY_NONE)
+	if (kind->varies && recipe->memory.kind == MEMORY_NONE)
 		return s->span;
 	/* The number of values above the level is not known in advance. The message has room for a
 	 * quarter of the shard, or for all of a small shard. */
@@ -142,7 +142,7 @@ static uint32_t up_capacity(const struct layout *l, const struct shard_layout *s
 			of_range(l, recipe, schedule, s->begin, s->begin + s->span, 1) + s->exempt);
 	uint64_t k = schedule_count(density, l->count - l->exempt);
 	uint64_t mean = (k * s->span + l->count - 1) / l->count;
-	uint64_t pairs = recipe->memory != MEMORY_NONE ? SLOT_MARGIN * mean : k;
+	uint64_t pairs = recipe->memory.kind != MEMORY_NONE ? SLOT_MARGIN * mean : k;
 	if (kind->by_tensor) /* the count of each tensor is rounded up */
 		pairs += l->n_spans;
 	return (uint32_t)least_of(s->span, pairs + s->exempt);
@@ -155,8 +155,8 @@ static int publishes_union(const struct recipe *recipe, const struct schedule *s
 	return recipe->down.select == SELECT_ALL && recipe->down.values.type == VALUE_F32 &&
 	       recipe->up.select != SELECT_ALL &&
 	       selection_kinds[recipe->up.select].exchange == EXCHANGE_OWN &&
-	       recipe->when != WHEN_ASYNC && recipe->signal != SIGNAL_INNOVATION &&
-	       !recipe->automatic && !recipe->reset && !recipe->svrg_steps &&
+	       recipe->when != WHEN_ASYNC && recipe->signal.kind != SIGNAL_INNOVATION &&
+	       !recipe->automatic && !recipe->reset && !recipe->signal.svrg_steps &&
 	       !recipe->warmup.dense && !recipe->transform && !schedule->moves_all &&
 	       (recipe_pulls_mean(recipe) || recipe->update == UPDATE_SGD ||
 		recipe->update == UPDATE_SIGN);
@@ -208,7 +208,7 @@ static void size_messages(struct shard_layout *s, const struct recipe *recipe, s
 		delta = other;
 	/* The capacities do not cover steps with reset= and anchors, in which all coordinates must
 	 * fit. */
-	const int whole = recipe->reset || recipe->svrg_steps;
+	const int whole = recipe->reset || recipe->signal.svrg_steps;
 
 	/* In a dense warm-up, all coordinates must fit in 8 bits. */
 	other = recipe->warmup.dense ? message_bound(s->span, s->span, WARMUP_VALUES) : 0;
@@ -246,8 +246,8 @@ static uint32_t message_room(const struct layout *l, const struct shard_layout *
 			    publishes_support(recipe, schedule) || up->exchange == EXCHANGE_SKETCH;
 
 	if (recipe->up.select == SELECT_ALL || (recipe->down.select == SELECT_ALL && !settled) ||
-	    recipe->automatic || recipe->reset || recipe->svrg_steps || recipe->warmup.dense ||
-	    recipe->when == WHEN_ASYNC || up->varies || down->varies)
+	    recipe->automatic || recipe->reset || recipe->signal.svrg_steps ||
+	    recipe->warmup.dense || recipe->when == WHEN_ASYNC || up->varies || down->varies)
 		return most;
 	if (!stays_sparse(s->span, s->up_capacity, recipe->up.values) ||
 	    !stays_sparse(s->span, s->down_capacity, recipe->down.values))

@@ -9,7 +9,7 @@
 int measure_switch(sluice_model *model, int on)
 {
 	struct measure *m = &model->measure;
-	int copies = on && sluice_is_worker(model->job) && model->recipe.memory == MEMORY_NONE;
+	int copies = on && sluice_is_worker(model->job) && model->recipe.memory.kind == MEMORY_NONE;
 
 	if (copies && !m->before) {
 		m->before = malloc(model->layout.count * sizeof(*m->before));

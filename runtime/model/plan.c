@@ -326,7 +326,7 @@ static int device_knows(const struct recipe *recipe)
 	case SELECT_SKETCH: return 1;
 	case SELECT_BLOCK_TOPK: return recipe->up.block >= SELECT_BLOCK_ON_DEVICE;
 	case SELECT_RANDK: /* without a memory, randk scales the values that it sends */
-		return recipe->memory == MEMORY_RESIDUAL;
+		return recipe->memory.kind == MEMORY_RESIDUAL;
 	default: return 0;
 	}
 }
@@ -401,17 +401,17 @@ void plan_make(struct path_plan *plan, const struct recipe *recipe, enum value_t
 		int has;
 		uint64_t trait;
 	} plain[] = {
-		{ recipe->noise > 0, TRAIT(NOISE) },
-		{ recipe->clip > 0, TRAIT(CLIP) },
-		{ recipe->clip_median, TRAIT(MEDIAN) },
+		{ recipe->signal.noise > 0, TRAIT(NOISE) },
+		{ recipe->clip.norm > 0, TRAIT(CLIP) },
+		{ recipe->clip.median, TRAIT(MEDIAN) },
 		{ recipe->reduce == REDUCE_SENDERS, TRAIT(SENDERS) },
 		{ recipe->transform != 0, TRAIT(TRANSFORM) },
 		{ recipe->nonfinite == NONFINITE_SKIP, TRAIT(SKIP) },
 		{ recipe->nonfinite == NONFINITE_ZERO, TRAIT(ZERO) },
 		{ recipe->nonfinite == NONFINITE_SKIP_ALL, TRAIT(SKIP_ALL) },
-		{ recipe->memory == MEMORY_NONE, TRAIT(NO_MEMORY) },
-		{ recipe->memory == MEMORY_LOWPASS || recipe->memory == MEMORY_TWOSTEP ||
-			  recipe->memory_decay < 1,
+		{ recipe->memory.kind == MEMORY_NONE, TRAIT(NO_MEMORY) },
+		{ recipe->memory.kind == MEMORY_LOWPASS || recipe->memory.kind == MEMORY_TWOSTEP ||
+			  recipe->memory.decay < 1,
 		  TRAIT(FILTERED) },
 		{ recipe_pulls_mean(recipe), TRAIT(NO_UPDATE) },
 		{ recipe_averages(recipe), TRAIT(AVERAGE) },
@@ -426,7 +426,8 @@ void plan_make(struct path_plan *plan, const struct recipe *recipe, enum value_t
 		{ __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__, TRAIT(BIG_ENDIAN) },
 	};
 
-	plan->traits = signal_trait(recipe->signal) | when_traits(recipe) | selector_traits(recipe);
+	plan->traits = signal_trait(recipe->signal.kind) | when_traits(recipe) |
+		       selector_traits(recipe);
 	for (size_t i = 0; i < sizeof(plain) / sizeof(plain[0]); i++)
 		plan->traits |= plain[i].has ? plain[i].trait : 0;
 	for (int p = 0; p < PATHS; p++) {

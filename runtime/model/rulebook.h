@@ -34,7 +34,7 @@ unsigned rulebook_choices(const struct recipe *recipe);
  * the sum of the other steps is exchanged. */
 static inline int rulebook_stands(const struct recipe *recipe, float lr)
 {
-	return lr <= 0 && recipe->memory != MEMORY_NONE && recipe->every.period == 1 &&
+	return lr <= 0 && recipe->memory.kind != MEMORY_NONE && recipe->every.period == 1 &&
 	       !recipe_variance(recipe) && !recipe_pulls_mean(recipe) &&
 	       !recipe_pushes_params(recipe);
 }

@@ -284,12 +284,12 @@ static void set_dependent_defaults(struct draft *d)
 	if (r->when == WHEN_ASYNC && r->up.select == SELECT_ALL && r->up.values.type == VALUE_F32)
 		lossy = 0; /* each publication contains the whole model again, so no omission
 			      lasts */
-	if (r->signal == SIGNAL_INNOVATION || r->signal == SIGNAL_SVRG ||
+	if (r->signal.kind == SIGNAL_INNOVATION || r->signal.kind == SIGNAL_SVRG ||
 	    r->update == UPDATE_AVERAGE)
 		lossy = 0; /* the next difference includes the omitted values, because parameters
 			      are not gradients */
 	if (!axis_given(d, AXIS_MEMORY))
-		r->memory = lossy ? MEMORY_RESIDUAL : MEMORY_NONE;
+		r->memory.kind = lossy ? MEMORY_RESIDUAL : MEMORY_NONE;
 	if (recipe_variance(r) || (r->update == UPDATE_SIGN && !d->inside_given) ||
 	    recipe_drifts(r))
 		r->placement = STEP_OUTSIDE; /* refuse_combinations() refuses "inside" if it was
@@ -297,7 +297,7 @@ static void set_dependent_defaults(struct draft *d)
 	if (r->quorum.workers && !axis_given(d, AXIS_GRACE))
 		r->quorum.grace = 10;
 	if (!d->mask_given)
-		r->mask = r->signal == SIGNAL_MOMENTUM && r->up.select != SELECT_ALL;
+		r->signal.mask = r->signal.kind == SIGNAL_MOMENTUM && r->up.select != SELECT_ALL;
 }
 
 /* Returns 1 if rounding is biased. f16 and bf16 are biased as well, but only slightly. */
@@ -322,20 +322,20 @@ static void warn_about_combinations(const struct recipe *r)
 			   !selection_kinds[ways[i]->select].seeded) ||
 			  rounds_one_way(&ways[i]->values);
 
-	if (r->memory == MEMORY_NONE && r->signal != SIGNAL_INNOVATION && biased &&
+	if (r->memory.kind == MEMORY_NONE && r->signal.kind != SIGNAL_INNOVATION && biased &&
 	    !atomic_flag_test_and_set(&said_dropped))
 		log_line(LOG_WARN, "runtime",
 			 "recipe: memory=none with topk drops what is not sent (so do threshold "
 			 "and gaussiank, and uniform(1), grid, round, twomeans and e3m0 what they "
 			 "round away), and training may not converge; memory=residual keeps it for "
 			 "later steps");
-	if (r->memory == MEMORY_TWOSTEP && r->update == UPDATE_EMA && !recipe_looks_back(r) &&
+	if (r->memory.kind == MEMORY_TWOSTEP && r->update == UPDATE_EMA && !recipe_looks_back(r) &&
 	    r->up.values.type == VALUE_UNIFORM && r->up.values.bits == 1 &&
 	    !atomic_flag_test_and_set(&said_signs))
 		log_line(LOG_WARN, "runtime",
 			 "recipe: uniform(1) with memory=twostep may diverge unless the signal is "
 			 "storm or igt: 2 bits are stable with twostep(0.3)");
-	if (r->signal == SIGNAL_MOMENTUM && recipe_velocity(r) && r->update != UPDATE_EMA &&
+	if (r->signal.kind == SIGNAL_MOMENTUM && recipe_velocity(r) && r->update != UPDATE_EMA &&
 	    !atomic_flag_test_and_set(&said_twice))
 		log_line(LOG_WARN, "runtime",
 			 "recipe: signal=momentum and update=%s apply a momentum twice, at the "
@@ -381,7 +381,7 @@ int recipe_parse(const char *text, struct recipe *out)
 	d.recipe.up.density = d.recipe.down.density = 1;
 	d.recipe.update = UPDATE_SGD;
 	d.recipe.every.period = d.recipe.every.fragments = 1;
-	d.recipe.memory_decay = 1;
+	d.recipe.memory.decay = 1;
 	d.recipe.drift.rate = 1;
 	memcpy(d.recipe.dense, "*bias*", sizeof("*bias*"));
 	while ((rest = next_word(rest, &w)) != NULL) {

@@ -121,6 +121,22 @@ struct average_words {
 	float momentum; /* momentum, nesterov */
 	float alpha;    /* ema, storm, igt: the weight of a step's vector; 0 stands for 1/t */
 };
+struct signal_words {
+	enum signal_kind kind;
+	struct average_words average;
+	int mask;            /* momentum factor masking */
+	float noise;         /* standard deviation; 0: no noise */
+	uint32_t svrg_steps; /* steps between anchors, counted over all workers; 0 unless svrg */
+};
+struct memory_words {
+	enum memory_kind kind;
+	float beta;  /* lowpass, twostep */
+	float decay; /* residual: the share of it that is left after one exchange; otherwise 1 */
+};
+struct clip_words {
+	float norm; /* 0: none */
+	int median; /* 1: pushes are scaled down to the median norm of all workers' pushes */
+};
 struct drift_words {
 	float rate; /* the rate of the shards' update; 1 unless signal=drift */
 	float keep; /* a worker's parameters are the common ones less keep * residual */
@@ -152,24 +168,17 @@ struct async_words {
 
 struct recipe {
 	struct direction up, down;
-	enum signal_kind signal;
-	struct average_words signal_average;
-	int mask;    /* momentum factor masking */
-	float noise; /* standard deviation; 0: no noise */
+	struct signal_words signal;
 	struct drift_words drift;
-	enum memory_kind memory;
-	float memory_beta;  /* lowpass, twostep */
-	float memory_decay; /* residual: the share of it that is left after one exchange;
-			       otherwise 1 */
-	uint64_t reset;     /* steps; 0: never */
+	struct memory_words memory;
+	uint64_t reset; /* steps; 0: never */
 	enum placement placement;
 	enum update_kind update;
 	struct average_words update_average;
 	struct adam_words adam;
 	struct warmup_words warmup;
 	char dense[256]; /* comma list of patterns, "" for none */
-	float clip;      /* 0: none */
-	int clip_median; /* 1: pushes are scaled down to the median norm of all workers' pushes */
+	struct clip_words clip;
 	uint32_t transform;      /* dct: the longest side of a block; 0: none */
 	enum reduce_kind reduce; /* senders: a coordinate's sum is divided by the number of its
 				    nonzero values */
@@ -187,8 +196,6 @@ struct recipe {
 	struct quorum_words quorum;
 	struct lazy_words lazy;
 	struct async_words async;
-	/* Steps between anchors, counted over all workers; 0 unless signal=svrg. */
-	uint32_t svrg_steps;
 };
 
 #define RECIPE_DEFAULT "up=topk(0.01) down=topk(0.05) memory=residual update=sgd"
@@ -212,7 +219,7 @@ size_t recipe_word_apart(const char *a, const char *b);
 /* Returns 1 if the worker keeps the parameters of the last step, which sluice_point() needs. */
 static inline int recipe_looks_back(const struct recipe *r)
 {
-	return r->signal == SIGNAL_STORM || r->signal == SIGNAL_IGT;
+	return r->signal.kind == SIGNAL_STORM || r->signal.kind == SIGNAL_IGT;
 }
 /* Returns 1 if the shards keep a running average of the squares of the mean gradient. */
 static inline int recipe_variance(const struct recipe *r)
@@ -228,16 +235,16 @@ static inline int recipe_velocity(const struct recipe *r)
 /* Returns 1 if a step may have a second gradient, which sluice_push_pair() passes. */
 static inline int recipe_pairs(const struct recipe *r)
 {
-	return r->signal == SIGNAL_STORM || r->signal == SIGNAL_SVRG;
+	return r->signal.kind == SIGNAL_STORM || r->signal.kind == SIGNAL_SVRG;
 }
 /* The kind of vector that the recipe's workers push. */
 enum source { SOURCE_GRADIENT, SOURCE_PAIR, SOURCE_PARAMS, SOURCE_DRIFT, SOURCES };
 static inline enum source recipe_source(const struct recipe *r)
 {
-	return r->update == UPDATE_AVERAGE ? SOURCE_PARAMS :
-	       r->signal == SIGNAL_DRIFT   ? SOURCE_DRIFT :
-	       recipe_pairs(r)             ? SOURCE_PAIR :
-					     SOURCE_GRADIENT;
+	return r->update == UPDATE_AVERAGE    ? SOURCE_PARAMS :
+	       r->signal.kind == SIGNAL_DRIFT ? SOURCE_DRIFT :
+	       recipe_pairs(r)                ? SOURCE_PAIR :
+						SOURCE_GRADIENT;
 }
 /* Returns 1 if publications replace the program's parameters. */
 static inline int recipe_averages(const struct recipe *r)

@@ -42,12 +42,12 @@ __extension__ typedef unsigned __int128 fact_set;
 	FACT(FREEZE_SPARSE, freezes_sparse(r))                                                     \
 	FACT(INSIDE_WORD, d->inside_given)                                                         \
 	FACT(OUTSIDE, r->placement == STEP_OUTSIDE)                                                \
-	FACT(FADES, r->memory_decay < 1)                                                           \
+	FACT(FADES, r->memory.decay < 1)                                                           \
 	FACT(RESET, r->reset != 0)                                                                 \
-	FACT(MASK, r->mask)                                                                        \
-	FACT(NOISE, r->noise > 0)                                                                  \
-	FACT(CLIP, r->clip > 0)                                                                    \
-	FACT(MEDIAN, r->clip_median)                                                               \
+	FACT(MASK, r->signal.mask)                                                                 \
+	FACT(NOISE, r->signal.noise > 0)                                                           \
+	FACT(CLIP, r->clip.norm > 0)                                                               \
+	FACT(MEDIAN, r->clip.median)                                                               \
 	FACT(SENDERS, r->reduce == REDUCE_SENDERS)                                                 \
 	FACT(TRANSFORM, r->transform != 0)                                                         \
 	FACT(OTHER_BLOCKS, has_other_blocks(r))                                                    \
@@ -85,7 +85,7 @@ __extension__ typedef unsigned __int128 fact_set;
 	FACT(GLOBAL, of_up->global || of_down->global)                                             \
 	FACT(BOTH_ALL, up == SELECT_ALL && down == SELECT_ALL)                                     \
 	FACT(BLOCK_ONE_WAY, (up == SELECT_BLOCK) != (down == SELECT_BLOCK))                        \
-	FACT(OTHER_ALPHA, r->update_average.alpha != r->signal_average.alpha)                      \
+	FACT(OTHER_ALPHA, r->update_average.alpha != r->signal.average.alpha)                      \
 	FACT(DIVERGENCE, diverges(r))                                                              \
 	FACT(UNPAIRED, is_unpaired(r))
 
@@ -110,7 +110,7 @@ static int diverges(const struct recipe *r)
 	const int few_bits = value_few_bits(values->type) && values->type != VALUE_ROUND;
 	const double least_density = 0.5; /* for a selector without a density, it is 1 */
 
-	return r->update == UPDATE_EMA && r->memory_beta == 1 &&
+	return r->update == UPDATE_EMA && r->memory.beta == 1 &&
 	       (r->automatic || r->up.density < least_density || (few_bits && values->bits < 3));
 }
 
@@ -143,7 +143,7 @@ static fact_set facts_of(const struct draft *d)
 	const enum selection up = r->up.select, down = r->down.select;
 	const struct selection_kind *of_up = &selection_kinds[up];
 	const struct selection_kind *of_down = &selection_kinds[down];
-	fact_set facts = BIT(r->signal) | BIT(FIRST_MEMORY + r->memory) |
+	fact_set facts = BIT(r->signal.kind) | BIT(FIRST_MEMORY + r->memory.kind) |
 			 BIT(FIRST_UPDATE + r->update) | BIT(FIRST_WHEN + r->when) |
 			 BIT(FIRST_NONFINITE + r->nonfinite);
 

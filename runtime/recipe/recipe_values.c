@@ -95,7 +95,7 @@ static int read_svrg(const struct word *w, const struct item *item, struct recip
 	static const char rule[] = "svrg(M) takes the updates from one anchor to the next, of all "
 				   "workers together, 1 to 1000000000";
 
-	return read_steps(w, item, rule, 1000000000, &r->svrg_steps);
+	return read_steps(w, item, rule, 1000000000, &r->signal.svrg_steps);
 }
 
 /* Reads an option that may follow the signal's name. */
@@ -106,12 +106,12 @@ static int read_signal_option(const struct word *w, const struct item *item, str
 
 	if (found < 0)
 		return found;
-	if (found == WORD_NOISE && !(r->noise > 0))
-		return read_noise(w, item, &r->noise);
-	if (r->signal == SIGNAL_MOMENTUM && !d->mask_given &&
+	if (found == WORD_NOISE && !(r->signal.noise > 0))
+		return read_noise(w, item, &r->signal.noise);
+	if (r->signal.kind == SIGNAL_MOMENTUM && !d->mask_given &&
 	    (found == WORD_MASK || found == WORD_NOMASK)) {
 		rc = refuse_argument(w, item);
-		r->mask = found == WORD_MASK;
+		r->signal.mask = found == WORD_MASK;
 		d->mask_given = 1;
 		return rc;
 	}
@@ -137,13 +137,15 @@ static int read_signal_word(const struct word *w, struct draft *d)
 			SLUICE_EINVAL,
 			"recipe: \"%s\" does not name the signal: write signal=momentum(0.9),%s",
 			w->quote, item->name);
-	r->signal = (enum signal_kind)found;
-	rc = r->signal == SIGNAL_GRADIENT || r->signal == SIGNAL_INNOVATION ||
-			     r->signal == SIGNAL_DRIFT ?
-		     refuse_argument(w, item) :
-	     r->signal == SIGNAL_SVRG     ? read_svrg(w, item, r) :
-	     r->signal == SIGNAL_MOMENTUM ? read_momentum(w, item, &r->signal_average.momentum) :
-					    read_alpha(w, item, &r->signal_average.alpha);
+	r->signal.kind = (enum signal_kind)found;
+	if (found == SIGNAL_SVRG)
+		rc = read_svrg(w, item, r);
+	else if (found == SIGNAL_MOMENTUM)
+		rc = read_momentum(w, item, &r->signal.average.momentum);
+	else if (found == SIGNAL_STORM || found == SIGNAL_IGT)
+		rc = read_alpha(w, item, &r->signal.average.alpha);
+	else
+		rc = refuse_argument(w, item);
 	for (size_t i = 1; i < w->n_items && i < ITEMS_MAX && !rc; i++)
 		rc = read_signal_option(w, &w->items[i], d);
 	return rc;
@@ -179,7 +181,7 @@ static int read_residual(const struct word *w, const struct item *item, struct d
 	char text[RECIPE_TEXT_BYTES];
 	const char *part, *placement = NULL, *decay = NULL;
 	char *rest = text;
-	float *keep = &d->recipe.memory_decay;
+	float *keep = &d->recipe.memory.decay;
 	int rc = SLUICE_OK;
 
 	memcpy(text, item->argument, strlen(item->argument) + 1);
@@ -214,14 +216,14 @@ static int read_memory(const struct word *w, struct draft *d)
 			SLUICE_EINVAL,
 			"recipe: \"%s\" does not say what is remembered: write memory=residual(%s)",
 			w->quote, item->name);
-	r->memory = (enum memory_kind)found;
+	r->memory.kind = (enum memory_kind)found;
 	if (found == MEMORY_NONE || (found == MEMORY_RESIDUAL && !item->argument)) {
 		rc = refuse_argument(w, item);
 		return rc ? rc : refuse_more_items(w, 1);
 	}
 	if (found == MEMORY_RESIDUAL)
 		return read_residual(w, item, d);
-	rc = read_share(w, item, beta_rule, &r->memory_beta);
+	rc = read_share(w, item, beta_rule, &r->memory.beta);
 	if (found == MEMORY_TWOSTEP)
 		r->placement = STEP_OUTSIDE; /* its errors exclude the step size */
 	if (rc || found == MEMORY_TWOSTEP || w->n_items < 2)
@@ -536,8 +538,8 @@ static int read_clip(const struct word *w, struct draft *d)
 				   "pushes";
 	float clip;
 
-	d->recipe.clip_median = strcmp(w->value, "median") == 0;
-	if (d->recipe.clip_median || strcmp(w->value, "none") == 0)
+	d->recipe.clip.median = strcmp(w->value, "median") == 0;
+	if (d->recipe.clip.median || strcmp(w->value, "none") == 0)
 		return SLUICE_OK;
 
 	int rc = read_float(w, w->value, rule, &clip);
@@ -546,7 +548,7 @@ static int read_clip(const struct word *w, struct draft *d)
 		return rc;
 	if (!(clip > 0))
 		return refuse_number(w, w->value, rule);
-	d->recipe.clip = clip;
+	d->recipe.clip.norm = clip;
 	return SLUICE_OK;
 }
 

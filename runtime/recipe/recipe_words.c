@@ -358,16 +358,16 @@ static void print_signal(struct writer *w, const struct recipe *r)
 {
 	char number[NUMBER_BYTES];
 
-	write_text(w, "signal=%s", signal_words[r->signal]);
-	if (r->signal == SIGNAL_MOMENTUM)
-		write_text(w, "(%s),%s", shortest(r->signal_average.momentum, 1, number),
-			   signal_words[r->mask ? WORD_MASK : WORD_NOMASK]);
-	else if (r->signal == SIGNAL_STORM || r->signal == SIGNAL_IGT)
-		write_text(w, "(%s)", alpha_text(r->signal_average.alpha, number));
-	else if (r->signal == SIGNAL_SVRG)
-		write_text(w, "(%u)", r->svrg_steps);
-	if (r->noise > 0)
-		write_text(w, ",noise(%s)", shortest(r->noise, 1, number));
+	write_text(w, "signal=%s", signal_words[r->signal.kind]);
+	if (r->signal.kind == SIGNAL_MOMENTUM)
+		write_text(w, "(%s),%s", shortest(r->signal.average.momentum, 1, number),
+			   signal_words[r->signal.mask ? WORD_MASK : WORD_NOMASK]);
+	else if (r->signal.kind == SIGNAL_STORM || r->signal.kind == SIGNAL_IGT)
+		write_text(w, "(%s)", alpha_text(r->signal.average.alpha, number));
+	else if (r->signal.kind == SIGNAL_SVRG)
+		write_text(w, "(%u)", r->signal.svrg_steps);
+	if (r->signal.noise > 0)
+		write_text(w, ",noise(%s)", shortest(r->signal.noise, 1, number));
 	write_text(w, " ");
 }
 
@@ -422,16 +422,16 @@ void recipe_print(const struct recipe *r, char text[RECIPE_TEXT_BYTES])
 		print_direction(&w, AXIS_DOWN, &r->down);
 	}
 	print_signal(&w, r);
-	write_text(&w, "memory=%s", memory_words[r->memory]);
-	if (r->memory == MEMORY_RESIDUAL)
+	write_text(&w, "memory=%s", memory_words[r->memory.kind]);
+	if (r->memory.kind == MEMORY_RESIDUAL)
 		write_text(&w, "(%s", placement_words[r->placement]);
-	if (r->memory == MEMORY_RESIDUAL && r->memory_decay < 1)
-		write_text(&w, ",decay=%s", shortest(r->memory_decay, 1, number));
-	if (r->memory == MEMORY_RESIDUAL)
+	if (r->memory.kind == MEMORY_RESIDUAL && r->memory.decay < 1)
+		write_text(&w, ",decay=%s", shortest(r->memory.decay, 1, number));
+	if (r->memory.kind == MEMORY_RESIDUAL)
 		write_text(&w, ")");
-	if (r->memory == MEMORY_LOWPASS || r->memory == MEMORY_TWOSTEP)
-		write_text(&w, "(%s)", shortest(r->memory_beta, 1, number));
-	if (r->memory == MEMORY_LOWPASS)
+	if (r->memory.kind == MEMORY_LOWPASS || r->memory.kind == MEMORY_TWOSTEP)
+		write_text(&w, "(%s)", shortest(r->memory.beta, 1, number));
+	if (r->memory.kind == MEMORY_LOWPASS)
 		write_text(&w, ",%s", placement_words[r->placement]);
 	write_text(&w, " update=%s", update_words[r->update]);
 	if (r->update == UPDATE_MOMENTUM || r->update == UPDATE_NESTEROV)
@@ -444,9 +444,9 @@ void recipe_print(const struct recipe *r, char text[RECIPE_TEXT_BYTES])
 	print_warmup(&w, r);
 	write_text(&w, "dense=%s ", *r->dense ? r->dense : "none");
 	write_text(&w, "clip=%s ",
-		   r->clip_median ? "median" :
-		   r->clip > 0    ? shortest(r->clip, 1, number) :
-				    "none");
+		   r->clip.median   ? "median" :
+		   r->clip.norm > 0 ? shortest(r->clip.norm, 1, number) :
+				      "none");
 	write_text(&w, "decay=%s ", shortest(r->decay, 1, number));
 	write_text(&w, "nonfinite=%s ", nonfinite_words[r->nonfinite]);
 	write_text(&w, "coding=%s reset=", coding_words[r->coding]);

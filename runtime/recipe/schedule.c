@@ -88,8 +88,9 @@ int schedule_compile(const struct recipe *recipe, uint64_t steps_per_epoch, int 
 
 void schedule_anchors(struct schedule *s, const struct recipe *recipe, int workers)
 {
-	uint64_t all = (uint64_t)workers;
-	s->anchor_period = recipe->svrg_steps ? (recipe->svrg_steps + all - 1) / all + 1 : 0;
+	const uint64_t all = (uint64_t)workers, svrg = recipe->signal.svrg_steps;
+
+	s->anchor_period = svrg ? (svrg + all - 1) / all + 1 : 0;
 }
 
 int schedule_at_anchor(const struct schedule *s, uint64_t step)

@@ -19,7 +19,7 @@ struct median {
 
 static int median_used(const struct shard *shard)
 {
-	return shard->rules.recipe->clip_median;
+	return shard->rules.recipe->clip.median;
 }
 
 static int median_open(struct shard *shard)

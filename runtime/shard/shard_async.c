@@ -96,7 +96,7 @@ void shard_async_begin(struct shard *shard)
 		memcpy(a->leading, shard->copy, bytes);
 	a->anchors = 0;
 	a->taken = 0;
-	a->gathering = shard->rules.recipe->signal == SIGNAL_SVRG;
+	a->gathering = shard->rules.recipe->signal.kind == SIGNAL_SVRG;
 	for (int w = 0; w < shard->job->workers; w++) {
 		struct async_worker *of = &a->of[w];
 		of->steps = of->answers = of->asked = 0;

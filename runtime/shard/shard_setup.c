@@ -53,7 +53,7 @@ static struct candidates_size candidates_of(const struct layout *l, const struct
 					    const struct recipe *recipe)
 {
 	const uint32_t of = at->span - at->exempt;
-	if (!selection_kinds[recipe->down.select].adds || recipe->memory == MEMORY_NONE ||
+	if (!selection_kinds[recipe->down.select].adds || recipe->memory.kind == MEMORY_NONE ||
 	    recipe->when == WHEN_ASYNC ||
 	    selection_kinds[recipe->up.select].exchange != EXCHANGE_OWN ||
 	    recipe->up.select == SELECT_ALL)
@@ -85,7 +85,7 @@ static int open_shard_compressor(const struct layout *l, struct shard *shard)
 					   .shards = &shard->whole,
 					   .n_shards = 1,
 					   .residual = shard->kept.of[KEPT_SHARD_RESIDUAL],
-					   .remembers = recipe->memory != MEMORY_NONE,
+					   .remembers = recipe->memory.kind != MEMORY_NONE,
 					   .candidates = candidates_of(l, shard->at, recipe),
 					   .scratch = shard->scratch },
 		&shard->compressor);

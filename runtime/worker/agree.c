@@ -192,7 +192,7 @@ static int clear_published(struct worker *w, uint32_t shard, const uint32_t *ind
 		if (!index && got->value[i] == 0)
 			continue; /* this coordinate lies between two published ones */
 		residual[j] = 0;
-		if (velocity && w->rules.recipe->mask)
+		if (velocity && w->rules.recipe->signal.mask)
 			velocity[j] = 0;
 	}
 	return 0;

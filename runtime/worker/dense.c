@@ -30,7 +30,7 @@ static int signal_piece(struct worker *w, uint64_t at, const float *grad, uint32
 			float *value)
 {
 	float *residual = worker_residual(w) + at;
-	const int remembers = w->rules.recipe->memory != MEMORY_NONE;
+	const int remembers = w->rules.recipe->memory.kind != MEMORY_NONE;
 	uint32_t any = 0;
 
 	dense_scaled(grad, grad == residual ? 1 : scale, n, value);

@@ -228,7 +228,7 @@ int outbox_open(struct worker *w)
 {
 	const uint32_t shards = w->layout->n_shards;
 	const size_t most = w->layout->selected_most + 1;
-	const int masks = compressor_velocity(w->compressor) && w->rules.recipe->mask;
+	const int masks = compressor_velocity(w->compressor) && w->rules.recipe->signal.mask;
 	struct outbox *o = calloc(1, sizeof(*o));
 	int rc = 0;
 	w->device->outbox = o;

@@ -107,7 +107,7 @@ static void rule_of(const struct worker *w, struct device_select *call)
 	const double density = w->model.stats->density_up;
 
 	call->k = schedule_count(density, w->layout->count - w->layout->exempt);
-	call->fresh = recipe->memory == MEMORY_NONE;
+	call->fresh = recipe->memory.kind == MEMORY_NONE;
 	switch (recipe->up.select) {
 	case SELECT_BLOCK_TOPK:
 		call->block = recipe->up.block;
@@ -152,9 +152,9 @@ struct device_select on_device_select_of(const struct worker *w, const void *gra
 			 recipe->nonfinite == NONFINITE_ABORT ? DEVICE_JUDGE_LATE :
 								DEVICE_JUDGE_FIRST,
 		.zero = zero,
-		.clip = recipe->clip,
+		.clip = recipe->clip.norm,
 		.velocity = d->half.velocity.address,
-		.momentum = recipe->signal_average.momentum,
+		.momentum = recipe->signal.average.momentum,
 	};
 	rule_of(w, &call);
 	return call;
@@ -203,7 +203,7 @@ int on_device_clear(struct worker *w, const struct shard_layout *at, const uint3
 		.vector = residual, .index = index, .count = published, .assign = 1
 	};
 	int failed = d->half.ops->apply(d->half.compressor, &call, d->half.stream);
-	if (!failed && velocity && w->rules.recipe->mask) {
+	if (!failed && velocity && w->rules.recipe->signal.mask) {
 		call.vector = velocity + at->begin;
 		failed = d->half.ops->apply(d->half.compressor, &call, d->half.stream);
 	}

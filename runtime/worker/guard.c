@@ -37,7 +37,7 @@ struct guard {
 
 static int guards(const struct recipe *recipe)
 {
-	return recipe->guard != GUARD_NONE && recipe->memory != MEMORY_NONE &&
+	return recipe->guard != GUARD_NONE && recipe->memory.kind != MEMORY_NONE &&
 	       (recipe->up.select != SELECT_ALL || recipe->down.select != SELECT_ALL);
 }
 

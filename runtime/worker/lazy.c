@@ -120,7 +120,7 @@ struct lazy {
 
 static int lazy_used(const struct worker *w)
 {
-	return w->rules.recipe->signal == SIGNAL_INNOVATION;
+	return w->rules.recipe->signal.kind == SIGNAL_INNOVATION;
 }
 
 static int lazy_open(struct worker *w)

@@ -364,12 +364,12 @@ int sluice_pull_range(sluice_model *model, uint64_t begin, uint64_t count)
 
 static void point_at(const struct worker *w, const float *params, float *point)
 {
-	const enum signal_kind signal = w->rules.recipe->signal;
+	const enum signal_kind signal = w->rules.recipe->signal.kind;
 	const float *previous = w->kept.of[signal == SIGNAL_SVRG  ? KEPT_ANCHOR :
 					   signal == SIGNAL_DRIFT ? KEPT_BASE :
 								    KEPT_PREVIOUS];
 	const uint64_t count = w->layout->count;
-	if (w->rules.recipe->signal == SIGNAL_IGT) {
+	if (signal == SIGNAL_IGT) {
 		float alpha = update_alpha(w->rules.update, w->step.done + 1),
 		      ahead = (1 - alpha) / alpha;
 		for (uint64_t i = 0; i < count; i++)

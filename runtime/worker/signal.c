@@ -77,7 +77,7 @@ static float clip(const struct worker *w, const struct input *in)
 		const float *g = read_signal(w, in, at, n, room);
 		moments_add(&sum, (struct moment_terms){ 0, 0 }, g, n);
 	}
-	return clip_factor(moments_end(&sum).second, w->rules.recipe->clip);
+	return clip_factor(moments_end(&sum).second, w->rules.recipe->clip.norm);
 }
 
 /* The noise is part of the gradient, so noise that is not sent also stays in the residual. */
@@ -88,7 +88,7 @@ static const float *with_noise(const struct worker *w, const struct input *in, u
 	 * step has its own noise. */
 	const struct random_stream stream = { RANDOM_NOISE, (uint32_t)w->job->rank,
 					      w->step.done + 1, w->rules.recipe->seed };
-	const float deviation = w->rules.recipe->noise;
+	const float deviation = w->rules.recipe->signal.noise;
 	float normal[CHUNK];
 
 	random_normal_run(&stream, in->begin + at, n, normal);
@@ -139,21 +139,21 @@ static void recall(const struct worker *w, uint64_t at, size_t n)
 	float *filter = w->kept.of[KEPT_FILTER];
 	float alpha, newer, older;
 
-	switch (recipe->memory) {
+	switch (recipe->memory.kind) {
 	case MEMORY_NONE: return;
 	case MEMORY_RESIDUAL:
-		for (size_t i = 0; recipe->memory_decay < 1 && i < n; i++)
-			residual[i] *= recipe->memory_decay;
+		for (size_t i = 0; recipe->memory.decay < 1 && i < n; i++)
+			residual[i] *= recipe->memory.decay;
 		return;
 	case MEMORY_LOWPASS:
-		lowpass(residual, (float *)w->kept.of[KEPT_MEMORY] + at, n, recipe->memory_beta);
+		lowpass(residual, (float *)w->kept.of[KEPT_MEMORY] + at, n, recipe->memory.beta);
 		return;
 	case MEMORY_TWOSTEP:
 		alpha = update_alpha(w->rules.update, step);
 		newer = update_alpha(w->rules.update, step - 1) / alpha * (2 - alpha);
 		older = update_alpha(w->rules.update, step - 2) / alpha * (1 - alpha);
 		twostep(residual, (float *)w->kept.of[KEPT_MEMORY] + at,
-			filter ? filter + at : NULL, n, recipe->memory_beta, newer, older);
+			filter ? filter + at : NULL, n, recipe->memory.beta, newer, older);
 		return;
 	}
 }
@@ -167,16 +167,16 @@ static void fold(const struct worker *w, uint64_t at, const float *restrict g, s
 	const float *restrict reference = lazy_reference(w->lazy);
 	float *own = w->local ? local_sum(w->local) : NULL;
 	float *restrict sum = (own ? own : worker_residual(w)) + at;
-	int keep = w->rules.recipe->memory != MEMORY_NONE || own;
+	int keep = w->rules.recipe->memory.kind != MEMORY_NONE || own;
 	if (reference) {
 		reference += at;
 		for (size_t i = 0; i < n; i++)
 			sum[i] = scale * g[i] - reference[i];
 		return;
 	}
-	if (w->rules.recipe->signal == SIGNAL_MOMENTUM) {
+	if (w->rules.recipe->signal.kind == SIGNAL_MOMENTUM) {
 		float *restrict u = compressor_velocity(w->compressor) + at;
-		const float m = w->rules.recipe->signal_average.momentum;
+		const float m = w->rules.recipe->signal.average.momentum;
 		for (size_t i = 0; i < n; i++) {
 			u[i] = m * u[i] + scale * g[i];
 			sum[i] = keep ? sum[i] + u[i] : u[i];
@@ -257,8 +257,8 @@ int signal_fold(struct worker *w, const struct vector *grad, const struct vector
 	const struct source_row *source = &source_rows[source_of_step(w)];
 	/* If a value that is not finite would end the job anyway, the check can follow the
 	 * addition, while the gradient is in the cache. */
-	int late = w->rules.recipe->nonfinite == NONFINITE_ABORT && !(w->rules.recipe->clip > 0) &&
-		   !source->computed && !w->layout->transform;
+	int late = w->rules.recipe->nonfinite == NONFINITE_ABORT &&
+		   !(w->rules.recipe->clip.norm > 0) && !source->computed && !w->layout->transform;
 	int judged = w->rules.recipe->nonfinite == NONFINITE_SKIP_ALL;
 	int rc = late || judged ? 0 :
 		 drifts         ? judge_drift(w, grad, begin, count) :
@@ -276,10 +276,10 @@ int signal_fold(struct worker *w, const struct vector *grad, const struct vector
 			    .count = count,
 			    .from = drifts ? begin : 0,
 			    .clip = 1 };
-	if (w->rules.recipe->clip > 0)
+	if (w->rules.recipe->clip.norm > 0)
 		in.clip = clip(w, &in);
 	const float scale = update_pushed(w->rules.update, w->step.lr);
-	float factor = scale * (w->rules.recipe->noise > 0 ? 1 : in.clip);
+	float factor = scale * (w->rules.recipe->signal.noise > 0 ? 1 : in.clip);
 	if (count == w->layout->count && selection_adds(w, grad)) {
 		out->addend = vector_floats(grad);
 		out->scale = factor;
@@ -295,7 +295,7 @@ int signal_fold(struct worker *w, const struct vector *grad, const struct vector
 		const float *g = read_signal(w, &in, at, n, room);
 		if (late && first_nonfinite(g, n) < n)
 			return judge(w, grad, 0, begin, count);
-		if (w->rules.recipe->noise > 0)
+		if (w->rules.recipe->signal.noise > 0)
 			g = with_noise(w, &in, at, n, g, room);
 		recall(w, begin + at, n);
 		fold(w, begin + at, g, n, factor);

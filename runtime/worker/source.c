@@ -108,7 +108,7 @@ struct pushed source_pushed(const struct worker *w, const struct vector *vector,
 		.vector = vector, .before = before, .newest = 1, .older = 1, .local = w->local
 	};
 
-	if (before && w->rules.recipe->signal != SIGNAL_SVRG) {
+	if (before && w->rules.recipe->signal.kind != SIGNAL_SVRG) {
 		const float alpha = update_alpha(w->rules.update, w->step.number);
 
 		p.newest = 1 / alpha;

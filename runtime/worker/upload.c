@@ -117,7 +117,7 @@ int upload_masks(const struct worker *w)
 {
 	/* Masking does not start before the warm-up ends, because its high density would clear most
 	 * of the momentum. */
-	return w->rules.recipe->mask && w->step.number > w->rules.schedule->warmup_steps;
+	return w->rules.recipe->signal.mask && w->step.number > w->rules.schedule->warmup_steps;
 }
 
 void upload_settle(struct worker *w, uint32_t shard, const struct pick *emitted)

@@ -119,7 +119,7 @@ static int find_range(struct worker *w)
  * NULL if everything is sent. */
 static void find_norm(struct worker *w, const struct pick *all)
 {
-	if (!w->rules.recipe->clip_median)
+	if (!w->rules.recipe->clip.median)
 		return;
 	const struct fragment fragment = worker_fragment(w);
 

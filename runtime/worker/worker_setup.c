@@ -76,11 +76,11 @@ static struct compressor_attr compressor_of(const struct layout *l, const struct
 					 .n_spans = l->n_spans,
 					 .n_shards = kind->seeded ? l->n_shards : 0,
 					 .ends = l->transform ? transform_ends(l->transform) : NULL,
-					 .remembers = recipe->memory != MEMORY_NONE,
+					 .remembers = recipe->memory.kind != MEMORY_NONE,
 					 .picked = l->selected_most,
 					 /* set for selectors that add and select in one pass */
 					 .beside = recipe->up.select == SELECT_TOPK &&
-						   recipe->memory == MEMORY_RESIDUAL,
+						   recipe->memory.kind == MEMORY_RESIDUAL,
 					 .fitted = sparse ? layout_largest(l, -1).up_capacity : 0 };
 }
 

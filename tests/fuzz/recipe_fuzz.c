@@ -27,11 +27,11 @@ static void expect_possible(const struct recipe *r)
 
 	expect_direction(&r->up);
 	expect_direction(&r->down);
-	require(r->signal_average.momentum >= 0 && r->signal_average.momentum < 1 &&
+	require(r->signal.average.momentum >= 0 && r->signal.average.momentum < 1 &&
 			r->update_average.momentum >= 0 && r->update_average.momentum < 1,
 		"an impossible momentum was accepted");
 	require(r->update_average.alpha >= 0 && r->update_average.alpha <= 1 &&
-			r->signal_average.alpha >= 0 && r->signal_average.alpha <= 1,
+			r->signal.average.alpha >= 0 && r->signal.average.alpha <= 1,
 		"an impossible weight of the average was accepted");
 	require(r->adam.beta1 >= 0 && r->adam.beta1 < 1 && r->adam.beta2 >= 0 &&
 			r->adam.beta2 < 1 && (r->adam.epsilon > 0) == recipe_variance(r) &&
@@ -39,16 +39,18 @@ static void expect_possible(const struct recipe *r)
 		"an impossible number of Adam was accepted");
 	require(!r->adam.freeze || (recipe_variance(r) && r->warmup.dense),
 		"a variance of sparse steps was frozen");
-	require(r->noise >= 0 && isfinite(r->noise), "an impossible noise was accepted");
-	require(r->memory < MEMORY_LOWPASS ? r->memory_beta == 0 :
-					     r->memory_beta > 0 && r->memory_beta <= 1,
+	require(r->signal.noise >= 0 && isfinite(r->signal.noise),
+		"an impossible noise was accepted");
+	require(r->memory.kind < MEMORY_LOWPASS ? r->memory.beta == 0 :
+						  r->memory.beta > 0 && r->memory.beta <= 1,
 		"an impossible share of the memory was accepted");
-	require(!r->reset || r->memory == MEMORY_RESIDUAL, "a reset of no residual was accepted");
+	require(!r->reset || r->memory.kind == MEMORY_RESIDUAL,
+		"a reset of no residual was accepted");
 	require(r->every.period >= 1 && (r->every.period == 1 || r->when == WHEN_EVERY),
 		"an impossible period was accepted");
 	require((r->lazy.window > 0) == lazy && (!lazy || r->lazy.weight > 0),
 		"an impossible window was accepted");
-	require(r->clip >= 0 && isfinite(r->clip), "an impossible clip was accepted");
+	require(r->clip.norm >= 0 && isfinite(r->clip.norm), "an impossible clip was accepted");
 	require(r->decay >= 0 && isfinite(r->decay), "an impossible decay was accepted");
 	require(r->warmup.length >= 0 && isfinite(r->warmup.length),
 		"an impossible warm-up was accepted");

@@ -102,7 +102,7 @@ static void draw_noise(const struct seat *seat, float noise[D])
 
 	random_normal_run(&s, 0, D, noise);
 	for (size_t j = 0; j < D; j++)
-		noise[j] *= recipe->noise;
+		noise[j] *= recipe->signal.noise;
 }
 
 static int enter(struct seat *seat)
@@ -110,7 +110,7 @@ static int enter(struct seat *seat)
 	struct ledger *book = seat->run->context;
 	float noise[D] = { 0 };
 
-	if (seat->model->recipe.noise > 0)
+	if (seat->model->recipe.signal.noise > 0)
 		draw_noise(seat, noise);
 	for (size_t j = 0; j < D; j++) {
 		double moved = (double)seat->lr * ((double)seat->grad[j] + (double)noise[j]);

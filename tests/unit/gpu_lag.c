@@ -86,7 +86,7 @@ void expect_same_pair(struct pair *p)
 {
 	expect_on_device(p->ops, p->there, p->params);
 	CHECK_OK(on_device_fetch(p->gpu->worker));
-	CHECK(p->host->recipe.memory == MEMORY_NONE ||
+	CHECK(p->host->recipe.memory.kind == MEMORY_NONE ||
 	      !memcmp(worker_residual(p->gpu->worker), worker_residual(p->host->worker),
 		      sizeof p->params));
 	CHECK(!compressor_velocity(p->host->worker->compressor) ||

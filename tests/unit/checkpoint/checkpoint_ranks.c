@@ -60,7 +60,7 @@ static void open_rank(int rank, uint64_t step)
 	worker_stand_on(model->worker, model);
 	assert_int_equal(on_device_open(model->worker, NULL), 0);
 	model->schema = 77;
-	model->recipe.memory = MEMORY_RESIDUAL;
+	model->recipe.memory.kind = MEMORY_RESIDUAL;
 	model->recipe.every.period = model->recipe.every.fragments = 1;
 	model->recipe.update = UPDATE_SGD;
 	snprintf(model->recipe_text, sizeof model->recipe_text, "up=topk(0.01)");

@@ -43,7 +43,7 @@ CASE(memory_none__residual_is_not_saved)
 	file_of(0, path);
 	assert_int_equal(stat(path, &with), 0);
 	open_job(1, 1, 4);
-	world.ranks[0].model.recipe.memory = MEMORY_NONE;
+	world.ranks[0].model.recipe.memory.kind = MEMORY_NONE;
 	run_job(0);
 	assert_all(0, "");
 	file_of(0, path);

@@ -94,7 +94,7 @@ static struct asked ask(const char *text, uint64_t step, enum value_type type, i
 	assert_int_equal(recipe_parse(text, &a.recipe), 0);
 	assert_int_equal(schedule_compile(&a.recipe, 100, 0, &a.schedule), 0);
 	schedule_anchors(&a.schedule, &a.recipe, 4);
-	a.pushed = a.recipe.update == UPDATE_AVERAGE || a.recipe.signal == SIGNAL_DRIFT ?
+	a.pushed = a.recipe.update == UPDATE_AVERAGE || a.recipe.signal.kind == SIGNAL_DRIFT ?
 			   VALUE_F32 :
 			   type;
 	plan_make(&a.plan, &a.recipe, a.pushed, elastic);
@@ -119,22 +119,23 @@ static int sends_all(const struct asked *a, const struct direction *way)
 
 static int is_plain(const struct recipe *r)
 {
-	return r->signal == SIGNAL_GRADIENT && !(r->noise > 0);
+	return r->signal.kind == SIGNAL_GRADIENT && !(r->signal.noise > 0);
 }
 
 static int own_model(const struct recipe *r)
 {
-	return (r->every.period > 1 && r->update != UPDATE_AVERAGE) || r->signal == SIGNAL_DRIFT;
+	return (r->every.period > 1 && r->update != UPDATE_AVERAGE) ||
+	       r->signal.kind == SIGNAL_DRIFT;
 }
 
 static int has_residual(const struct recipe *r)
 {
-	return r->memory == MEMORY_RESIDUAL && !(r->memory_decay < 1);
+	return r->memory.kind == MEMORY_RESIDUAL && !(r->memory.decay < 1);
 }
 
 static int pushes_gradients(const struct recipe *r)
 {
-	return r->update != UPDATE_AVERAGE && r->signal != SIGNAL_DRIFT;
+	return r->update != UPDATE_AVERAGE && r->signal.kind != SIGNAL_DRIFT;
 }
 
 static int is_global(const struct recipe *r)
@@ -145,7 +146,7 @@ static int is_global(const struct recipe *r)
 /* Returns 1 if a shard's change follows from the plain sum of the messages. */
 static int sums_plainly(const struct recipe *r)
 {
-	return !r->clip_median && r->reduce == REDUCE_MEAN && !r->transform;
+	return !r->clip.median && r->reduce == REDUCE_MEAN && !r->transform;
 }
 
 static int may_fold(const struct asked *a)
@@ -164,9 +165,9 @@ static int may_push_dense(const struct asked *a)
 
 	return sends_all(a, &r->up) && !warms_up(a) && (reset || r->up.values.type == VALUE_F32) &&
 	       a->schedule.n_phases == 2 && a->pushed == VALUE_F32 && is_plain(r) &&
-	       !(r->clip > 0) && !r->clip_median && !r->transform &&
+	       !(r->clip.norm > 0) && !r->clip.median && !r->transform &&
 	       (r->nonfinite == NONFINITE_ABORT || r->nonfinite == NONFINITE_SKIP_ALL) &&
-	       (r->memory == MEMORY_NONE || has_residual(r)) && !own_model(r) &&
+	       (r->memory.kind == MEMORY_NONE || has_residual(r)) && !own_model(r) &&
 	       r->when != WHEN_ASYNC && !is_global(r);
 }
 
@@ -176,7 +177,7 @@ static int may_sum_dense(const struct asked *a)
 	const int reset = schedule_sends_all(&a->schedule, a->rule.step);
 
 	return sends_all(a, &r->up) && sends_all(a, &r->down) && !warms_up(a) && !a->elastic &&
-	       a->schedule.n_downs == 1 && r->signal != SIGNAL_INNOVATION && !is_global(r) &&
+	       a->schedule.n_downs == 1 && r->signal.kind != SIGNAL_INNOVATION && !is_global(r) &&
 	       r->when != WHEN_ASYNC && (reset || r->down.values.type == VALUE_F32) &&
 	       sums_plainly(r);
 }
@@ -187,7 +188,7 @@ static int may_pull_dense(const struct asked *a)
 	const int reset = schedule_sends_all(&a->schedule, a->rule.step);
 
 	return a->schedule.n_downs == 1 && !warms_up(a) && r->when != WHEN_ASYNC &&
-	       r->signal != SIGNAL_INNOVATION && !is_global(r) &&
+	       r->signal.kind != SIGNAL_INNOVATION && !is_global(r) &&
 	       (reset || r->down.values.type == VALUE_F32);
 }
 
@@ -199,20 +200,20 @@ static int may_select_on_device(const struct asked *a)
 			  s == SELECT_TOPK || s == SELECT_THRESHOLD || s == SELECT_GAUSSIANK ||
 			  s == SELECT_RANDOM || s == SELECT_VARIANCE || s == SELECT_SKETCH ||
 			  (s == SELECT_BLOCK_TOPK && r->up.block >= 256) ||
-			  (s == SELECT_RANDK && r->memory == MEMORY_RESIDUAL);
+			  (s == SELECT_RANDK && r->memory.kind == MEMORY_RESIDUAL);
 
-	return known && (has_residual(r) || r->memory == MEMORY_NONE) &&
-	       (r->signal == SIGNAL_GRADIENT || r->signal == SIGNAL_MOMENTUM) && !(r->noise > 0) &&
-	       r->update != UPDATE_AVERAGE && !r->automatic && r->when == WHEN_ALWAYS &&
-	       r->nonfinite != NONFINITE_SKIP_ALL && !r->clip_median && !r->transform &&
-	       !(r->up.values.type == VALUE_GRID && selection_kinds[s].unbiased);
+	return known && (has_residual(r) || r->memory.kind == MEMORY_NONE) &&
+	       (r->signal.kind == SIGNAL_GRADIENT || r->signal.kind == SIGNAL_MOMENTUM) &&
+	       !(r->signal.noise > 0) && r->update != UPDATE_AVERAGE && !r->automatic &&
+	       r->when == WHEN_ALWAYS && r->nonfinite != NONFINITE_SKIP_ALL && !r->clip.median &&
+	       !r->transform && !(r->up.values.type == VALUE_GRID && selection_kinds[s].unbiased);
 }
 
 static int may_accumulate(const struct asked *a)
 {
 	const struct recipe *r = &a->recipe;
 
-	return has_residual(r) && is_plain(r) && !(r->clip > 0) && !r->transform &&
+	return has_residual(r) && is_plain(r) && !(r->clip.norm > 0) && !r->transform &&
 	       r->nonfinite == NONFINITE_ABORT && r->update != UPDATE_AVERAGE &&
 	       r->every.period == 1;
 }
@@ -221,7 +222,7 @@ static int may_push_ranges(const struct asked *a)
 {
 	const struct recipe *r = &a->recipe;
 
-	return r->signal != SIGNAL_STORM && r->signal != SIGNAL_INNOVATION &&
+	return r->signal.kind != SIGNAL_STORM && r->signal.kind != SIGNAL_INNOVATION &&
 	       r->when == WHEN_ALWAYS && pushes_gradients(r);
 }
 
@@ -230,7 +231,7 @@ static int may_be_uneven(const struct asked *a)
 	const struct recipe *r = &a->recipe;
 
 	return r->when == WHEN_ALWAYS && pushes_gradients(r) && !recipe_pairs(r) &&
-	       r->signal != SIGNAL_INNOVATION;
+	       r->signal.kind != SIGNAL_INNOVATION;
 }
 
 static int may_have_rules(const struct asked *a)
@@ -258,7 +259,7 @@ static int may_be_on_device(const struct asked *a)
 	return (r->down.select == SELECT_ALL || r->down.select == SELECT_TOPK ||
 		r->down.select == SELECT_THRESHOLD) &&
 	       (type == VALUE_F32 || type == VALUE_F16 || type == VALUE_BF16) && !r->warmup.dense &&
-	       r->coding == CODING_FAST && r->signal != SIGNAL_INNOVATION &&
+	       r->coding == CODING_FAST && r->signal.kind != SIGNAL_INNOVATION &&
 	       (r->when == WHEN_ALWAYS || r->when == WHEN_EVERY) && r->update != UPDATE_AVERAGE &&
 	       r->update != UPDATE_SIGN && !r->automatic && up->exchange == EXCHANGE_OWN &&
 	       !up->global && !down->global && sums_plainly(r);
@@ -268,7 +269,7 @@ static int may_stand_still(const struct asked *a)
 {
 	const struct recipe *r = &a->recipe;
 
-	return (r->signal == SIGNAL_GRADIENT || r->signal == SIGNAL_MOMENTUM) &&
+	return (r->signal.kind == SIGNAL_GRADIENT || r->signal.kind == SIGNAL_MOMENTUM) &&
 	       (r->when == WHEN_ALWAYS || r->when == WHEN_EVERY) &&
 	       r->update != UPDATE_ACCELERATED && r->up.select != SELECT_SKETCH;
 }
@@ -291,7 +292,7 @@ static int may_lose_a_worker(const struct asked *a)
 {
 	const struct recipe *r = &a->recipe;
 
-	return r->when != WHEN_ASYNC && r->signal != SIGNAL_INNOVATION &&
+	return r->when != WHEN_ASYNC && r->signal.kind != SIGNAL_INNOVATION &&
 	       selection_kinds[r->up.select].exchange != EXCHANGE_LEADER;
 }
 

@@ -24,7 +24,7 @@ TEST(recipe_parse__adamw_as_a_method_and_as_an_update__are_two_words)
 	assert_int_equal(r.update, UPDATE_NONE);
 	assert_int_equal(recipe_parse("adamw clip=none update=adamw(0.2,0.99,1e-8,0.1)", &r), 0);
 	assert_int_equal(r.update, UPDATE_ADAMW);
-	assert_true(r.clip == 0);
+	assert_true(r.clip.norm == 0);
 	assert_int_equal(recipe_parse("adamw sgdm", &r), SLUICE_EINVAL);
 }
 
@@ -59,7 +59,7 @@ TEST(recipe_parse__what_theory_forbids__is_refused_with_the_reason)
 	assert_int_equal(recipe_parse("up=all signal=innovation when=lazy(5,1,0)", &r),
 			 SLUICE_EINVAL);
 	assert_int_equal(recipe_parse("up=all signal=innovation when=lazy(5,1,9)", &r), 0);
-	assert_int_equal(r.memory, MEMORY_NONE);
+	assert_int_equal(r.memory.kind, MEMORY_NONE);
 	assert_int_equal(recipe_parse("up=all when=every(0)", &r), SLUICE_EINVAL);
 	assert_int_equal(recipe_parse("up=topk(0.1) memory=residual(outside) when=every(4)", &r),
 			 SLUICE_EINVAL);
@@ -73,7 +73,7 @@ TEST(recipe_parse__what_theory_forbids__is_refused_with_the_reason)
 	assert_int_equal(recipe_parse("up=all down=all update=average nonfinite=zero", &r),
 			 SLUICE_EINVAL);
 	assert_int_equal(recipe_parse("up=random(0.1)", &r), 0);
-	assert_int_equal(r.memory, MEMORY_NONE);
+	assert_int_equal(r.memory.kind, MEMORY_NONE);
 }
 
 TEST(recipe_print__agreed_supports__reads_back_as_it_was)

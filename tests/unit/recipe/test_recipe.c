@@ -61,7 +61,7 @@ TEST(recipe_parse__adam__keeps_gradients_and_its_four_numbers)
 	assert_int_equal(r.update, UPDATE_ADAMW);
 	assert_true(r.adam.beta1 == 0.2f && r.adam.beta2 == 0.99f && r.adam.epsilon == 1e-8f &&
 		    r.adam.decay == 0.1f);
-	assert_true(r.memory == MEMORY_RESIDUAL && r.placement == STEP_OUTSIDE);
+	assert_true(r.memory.kind == MEMORY_RESIDUAL && r.placement == STEP_OUTSIDE);
 	assert_int_equal(r.adam.freeze, 50);
 	assert_true(recipe_velocity(&r) && recipe_variance(&r));
 
@@ -84,7 +84,7 @@ TEST(recipe_parse__null_empty_and_blank_are_the_default)
 	assert_memory_equal(&r, &wanted, sizeof(r));
 	assert_true(r.up.select == SELECT_TOPK && r.up.density == 0.01);
 	assert_true(r.down.select == SELECT_TOPK && r.down.density == 0.05);
-	assert_int_equal(r.memory, MEMORY_RESIDUAL);
+	assert_int_equal(r.memory.kind, MEMORY_RESIDUAL);
 	assert_int_equal(r.update, UPDATE_SGD);
 }
 
@@ -96,14 +96,14 @@ TEST(recipe_parse__axes_that_are_not_named_have_their_defaults)
 	assert_true(r.up.density == 1);
 	assert_int_equal(r.up.values.type, VALUE_F32);
 	assert_int_equal(r.down.select, SELECT_ALL);
-	assert_int_equal(r.signal, SIGNAL_GRADIENT);
-	assert_int_equal(r.mask, 0);
-	assert_int_equal(r.memory, MEMORY_NONE);
+	assert_int_equal(r.signal.kind, SIGNAL_GRADIENT);
+	assert_int_equal(r.signal.mask, 0);
+	assert_int_equal(r.memory.kind, MEMORY_NONE);
 	assert_int_equal(r.placement, STEP_INSIDE);
 	assert_true(r.warmup.length == 0);
 	assert_int_equal(r.warmup.unit, WARMUP_STEPS);
 	assert_string_equal(r.dense, "*bias*");
-	assert_true(r.clip == 0);
+	assert_true(r.clip.norm == 0);
 	assert_true(r.decay == 0);
 	assert_int_equal(r.nonfinite, NONFINITE_ABORT);
 	assert_int_equal(r.coding, CODING_FAST);
@@ -118,17 +118,17 @@ TEST(recipe_parse__every_axis_is_read)
 	assert_true(r.up.select == SELECT_TOPK && r.up.density == 0.01);
 	assert_int_equal(r.up.values.type, VALUE_F16);
 	assert_int_equal(r.down.values.type, VALUE_BF16);
-	assert_int_equal(r.signal, SIGNAL_MOMENTUM);
-	assert_true(r.signal_average.momentum == 0.9f);
-	assert_int_equal(r.mask, 0);
-	assert_int_equal(r.memory, MEMORY_RESIDUAL);
+	assert_int_equal(r.signal.kind, SIGNAL_MOMENTUM);
+	assert_true(r.signal.average.momentum == 0.9f);
+	assert_int_equal(r.signal.mask, 0);
+	assert_int_equal(r.memory.kind, MEMORY_RESIDUAL);
 	assert_int_equal(r.placement, STEP_OUTSIDE);
 	assert_int_equal(r.update, UPDATE_NESTEROV);
 	assert_true(r.update_average.momentum == 0.8f);
 	assert_true(r.warmup.length == 2);
 	assert_int_equal(r.warmup.unit, WARMUP_EPOCHS);
 	assert_string_equal(r.dense, "a*,b?");
-	assert_true(r.clip == 2.5f);
+	assert_true(r.clip.norm == 2.5f);
 	assert_true(r.decay == 0.0005f);
 	assert_int_equal(r.nonfinite, NONFINITE_ZERO);
 	assert_int_equal(r.coding, CODING_SMALL);
@@ -139,7 +139,7 @@ TEST(recipe_parse__auto__in_place_of_both_directions)
 	struct recipe r = parsed("auto signal=momentum(0.9)");
 
 	assert_int_equal(r.automatic, 1);
-	assert_int_equal(r.memory, MEMORY_RESIDUAL);
+	assert_int_equal(r.memory.kind, MEMORY_RESIDUAL);
 	assert_int_equal(r.up.select, SELECT_TOPK);
 	assert_true(r.up.density == 1 && r.down.density == 1);
 	assert_int_equal(parsed("up=topk(0.1)").automatic, 0);
@@ -152,7 +152,7 @@ TEST(recipe_parse__auto__in_place_of_both_directions)
 	r = parsed("auto(1%)");
 	assert_int_equal(r.automatic, 1);
 	assert_int_equal(r.budget, 2);
-	assert_int_equal(r.memory, MEMORY_RESIDUAL);
+	assert_int_equal(r.memory.kind, MEMORY_RESIDUAL);
 	assert_true(r.up.density == 0.042 && r.down.density == 0.43);
 	expect_print("auto(0.1%) update=sgd",
 		     "auto(0.001) signal=gradient memory=residual(inside) update=sgd warmup=0steps "
@@ -167,12 +167,12 @@ TEST(recipe_parse__auto__in_place_of_both_directions)
 
 TEST(recipe_parse__memory_default_follows_the_directions)
 {
-	assert_int_equal(parsed("up=topk(0.1)").memory, MEMORY_RESIDUAL);
-	assert_int_equal(parsed("down=topk(0.1)").memory, MEMORY_RESIDUAL);
-	assert_int_equal(parsed("up=all,f16").memory, MEMORY_RESIDUAL);
-	assert_int_equal(parsed("down=all,bf16").memory, MEMORY_RESIDUAL);
-	assert_int_equal(parsed("up=all,f32 down=all").memory, MEMORY_NONE);
-	assert_int_equal(parsed("memory=none up=all,f16").memory, MEMORY_NONE);
+	assert_int_equal(parsed("up=topk(0.1)").memory.kind, MEMORY_RESIDUAL);
+	assert_int_equal(parsed("down=topk(0.1)").memory.kind, MEMORY_RESIDUAL);
+	assert_int_equal(parsed("up=all,f16").memory.kind, MEMORY_RESIDUAL);
+	assert_int_equal(parsed("down=all,bf16").memory.kind, MEMORY_RESIDUAL);
+	assert_int_equal(parsed("up=all,f32 down=all").memory.kind, MEMORY_NONE);
+	assert_int_equal(parsed("memory=none up=all,f16").memory.kind, MEMORY_NONE);
 }
 
 TEST(recipe_parse__values_in_few_bits__are_read_and_wrong_ones_refused)
@@ -196,13 +196,13 @@ TEST(recipe_parse__values_in_few_bits__are_read_and_wrong_ones_refused)
 	r = parsed("up=all,grid(3) down=all,round(0.5)");
 	assert_true(r.up.values.type == VALUE_GRID && r.up.values.bits == 3 && !r.up.values.block);
 	assert_true(r.down.values.type == VALUE_ROUND && r.down.values.step == 0.5f);
-	assert_int_equal(r.memory, MEMORY_RESIDUAL);
+	assert_int_equal(r.memory.kind, MEMORY_RESIDUAL);
 	r = parsed("up=topk(0.06),twomeans down=all,e3m0");
 	assert_true(r.up.values.type == VALUE_TWOMEANS && r.up.values.bits == 2 &&
 		    r.up.values.block == 512);
 	assert_true(r.down.values.type == VALUE_E3M0 && r.down.values.bits == 4 &&
 		    r.down.values.block == 512);
-	assert_int_equal(r.memory, MEMORY_RESIDUAL);
+	assert_int_equal(r.memory.kind, MEMORY_RESIDUAL);
 	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
 		snprintf(text, sizeof(text), "up=all,%s", wrong[i]);
 		assert_int_equal(recipe_parse(text, &r), SLUICE_EINVAL);
@@ -217,16 +217,17 @@ TEST(recipe_parse__signals_and_memories__are_read_and_refused_where_they_do_not_
 	struct recipe r = parsed(
 		"up=topk(0.1) signal=storm(0.1),noise(2) memory=twostep(0.3) update=ema(0.1)");
 
-	assert_true(r.signal == SIGNAL_STORM && r.signal_average.alpha == 0.1f && r.noise == 2);
-	assert_true(r.memory == MEMORY_TWOSTEP && r.memory_beta == 0.3f &&
+	assert_true(r.signal.kind == SIGNAL_STORM && r.signal.average.alpha == 0.1f &&
+		    r.signal.noise == 2);
+	assert_true(r.memory.kind == MEMORY_TWOSTEP && r.memory.beta == 0.3f &&
 		    r.placement == STEP_OUTSIDE);
 	assert_true(r.update == UPDATE_EMA && r.update_average.alpha == 0.1f);
 	r = parsed("up=topk(0.1) signal=momentum(0.5),noise(1),nomask memory=lowpass(0.2),outside "
 		   "reset=none");
-	assert_true(!r.mask && r.noise == 1 && r.memory == MEMORY_LOWPASS &&
+	assert_true(!r.signal.mask && r.signal.noise == 1 && r.memory.kind == MEMORY_LOWPASS &&
 		    r.placement == STEP_OUTSIDE);
 	r = parsed("up=topk(0.1) signal=igt(1/t) update=ema(1/t) reset=50");
-	assert_true(r.signal == SIGNAL_IGT && r.signal_average.alpha == 0 && r.reset == 50);
+	assert_true(r.signal.kind == SIGNAL_IGT && r.signal.average.alpha == 0 && r.reset == 50);
 
 	expect_refused("signal=storm", "storm lacks its number");
 	expect_refused("signal=storm(0)", "above 0 and at most 1, or 1/t");
@@ -264,11 +265,11 @@ TEST(recipe_parse__signals_and_memories__are_read_and_refused_where_they_do_not_
 
 TEST(recipe_parse__mask_default_follows_up)
 {
-	assert_int_equal(parsed("signal=momentum(0.9) up=topk(0.1)").mask, 1);
-	assert_int_equal(parsed("signal=momentum(0.9),nomask up=topk(0.1)").mask, 0);
-	assert_int_equal(parsed("signal=momentum(0.9) up=all").mask, 0);
-	assert_int_equal(parsed("signal=momentum(0.9) down=topk(0.1)").mask, 0);
-	assert_int_equal(parsed("signal=gradient up=topk(0.1)").mask, 0);
+	assert_int_equal(parsed("signal=momentum(0.9) up=topk(0.1)").signal.mask, 1);
+	assert_int_equal(parsed("signal=momentum(0.9),nomask up=topk(0.1)").signal.mask, 0);
+	assert_int_equal(parsed("signal=momentum(0.9) up=all").signal.mask, 0);
+	assert_int_equal(parsed("signal=momentum(0.9) down=topk(0.1)").signal.mask, 0);
+	assert_int_equal(parsed("signal=gradient up=topk(0.1)").signal.mask, 0);
 }
 
 TEST(recipe_parse__densities_in_every_form)
@@ -379,7 +380,7 @@ TEST(recipe_parse__global__takes_a_density_and_steps_between_histograms)
 	assert_true(r.down.select == SELECT_GLOBAL && r.down.density == 0.05 &&
 		    r.down.every == 100);
 	assert_int_equal(r.down.values.type, VALUE_F16);
-	assert_int_equal(r.memory, MEMORY_RESIDUAL);
+	assert_int_equal(r.memory.kind, MEMORY_RESIDUAL);
 	assert_int_equal(parsed("up=topk(0.01)").up.every, 0);
 }
 

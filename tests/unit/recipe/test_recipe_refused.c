@@ -82,7 +82,7 @@ TEST(recipe_parse__the_largest_float_as_it_is_printed__is_read)
 	struct recipe r;
 
 	assert_int_equal(recipe_parse("clip=3.4028235e+38", &r), 0);
-	assert_true(r.clip == FLT_MAX);
+	assert_true(r.clip.norm == FLT_MAX);
 }
 
 TEST(recipe_parse__numbers_that_no_float_holds__are_named_with_the_range)

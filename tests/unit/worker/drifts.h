@@ -45,7 +45,7 @@ static inline void account_enter(struct account *a, const sluice_model *model, c
 				 const float *before, int begin, int end)
 {
 	const int n = (int)model->layout.count;
-	const float decay = model->recipe.memory_decay;
+	const float decay = model->recipe.memory.decay;
 	const float *residual = worker_residual(model->worker);
 	float sent[DRIFT_MOST];
 

@@ -48,7 +48,7 @@ static void split_exactly(sluice_job *job, int rank, void *argument)
 		uint32_t n = last_sent(model, sent);
 		CHECK(n > 0);
 		for (int i = 0; i < COUNT; i++) {
-			float accumulated = model->recipe.memory_decay * before[i] + lr * grad[i];
+			float accumulated = model->recipe.memory.decay * before[i] + lr * grad[i];
 			CHECK(float_bits(sent[i] + residual[i]) == float_bits(accumulated));
 			CHECK(sent[i] == 0 ||
 			      fabsf(residual[i]) <= shared->most * fabsf(accumulated));
@@ -213,13 +213,13 @@ static void balance(sluice_job *job, int rank, void *argument)
 				  noise(7, step, (uint64_t)rank, (uint64_t)i);
 		CHECK_OK(sluice_push(model, grad));
 		CHECK_OK(sluice_pull(model, params));
-		if (model->recipe.noise > 0) { /* noise is part of the gradient */
+		if (model->recipe.signal.noise > 0) { /* noise is part of the gradient */
 			const struct random_stream own = { RANDOM_NOISE, (uint32_t)rank, step,
 							   model->recipe.seed };
 			float normal[D];
 			random_normal_run(&own, 0, D, normal);
 			for (int i = 0; i < D; i++)
-				grad[i] += model->recipe.noise * normal[i];
+				grad[i] += model->recipe.signal.noise * normal[i];
 		}
 		enter(book, rank, model, grad, lr);
 		CHECK_OK(sluice_barrier(job));

@@ -115,7 +115,7 @@ static int twostep(sluice_job *job, void *context)
 	double newest[D] = { 0 }, older[D] = { 0 }, filter[D] = { 0 };
 	int rank = sluice_rank(job);
 	sluice_model *model = open_model(job, b->recipe, params);
-	int storm = model->recipe.signal == SIGNAL_STORM;
+	int storm = model->recipe.signal.kind == SIGNAL_STORM;
 	memcpy(start, params, sizeof start);
 	for (int64_t step = 1; step <= 300; step++) {
 		double a0 = alpha_of(b, step), a1 = alpha_of(b, step - 1),
@@ -192,7 +192,7 @@ static int look_back(sluice_job *job, void *context)
 {
 	float params[D], grad[D], point[D], before[D], last[D];
 	sluice_model *model = open_model(job, context, params);
-	int igt = model->recipe.signal == SIGNAL_IGT;
+	int igt = model->recipe.signal.kind == SIGNAL_IGT;
 	memcpy(last, params, sizeof last);
 	for (uint64_t step = 1; step <= 12; step++) {
 		const float alpha = step == 1 ? 1 : 0.25f;
@@ -205,7 +205,7 @@ static int look_back(sluice_job *job, void *context)
 		gradient(job, step, igt ? point : params, grad);
 		gradient(job, step, point, before);
 		memcpy(last, params, sizeof last);
-		if (model->recipe.signal == SIGNAL_STORM)
+		if (model->recipe.signal.kind == SIGNAL_STORM)
 			CHECK_OK(sluice_push_pair(model, grad, before));
 		else
 			CHECK_OK(sluice_push(model, grad));
@@ -231,7 +231,7 @@ static int wrong_calls(sluice_job *job, void *context)
 {
 	float params[D], grad[D] = { 0 };
 	sluice_model *model = open_model(job, context, params);
-	if (model->recipe.signal == SIGNAL_STORM) {
+	if (model->recipe.signal.kind == SIGNAL_STORM) {
 		CHECK(sluice_push(model, grad) == SLUICE_EINVAL &&
 		      error_says("sluice_push_pair", NULL));
 		CHECK(sluice_push_pair(model, grad, NULL) == SLUICE_EINVAL);
@@ -354,17 +354,17 @@ static void train(sluice_job *job, sluice_model *model, float *params, uint64_t 
 {
 	float grad[D], before[D], point[D];
 	for (uint64_t step = from; step <= to; step++) {
-		int igt = model->recipe.signal == SIGNAL_IGT;
+		int igt = model->recipe.signal.kind == SIGNAL_IGT;
 		CHECK_OK(sluice_point(model, params, point));
 		gradient(job, step, igt ? point : params, grad);
 		gradient(job, step, point, before);
-		for (int i = 0; i < D && model->recipe.signal == SIGNAL_DRIFT; i++)
+		for (int i = 0; i < D && model->recipe.signal.kind == SIGNAL_DRIFT; i++)
 			params[i] -= 0.1f * grad[i]; /* the program's own optimizer */
-		if (model->recipe.signal == SIGNAL_STORM)
+		if (model->recipe.signal.kind == SIGNAL_STORM)
 			CHECK_OK(sluice_push_pair(model, grad, before));
 		else
-			CHECK_OK(sluice_push(model,
-					     model->recipe.signal == SIGNAL_DRIFT ? params : grad));
+			CHECK_OK(sluice_push(
+				model, model->recipe.signal.kind == SIGNAL_DRIFT ? params : grad));
 		CHECK_OK(sluice_pull(model, params));
 	}
 }

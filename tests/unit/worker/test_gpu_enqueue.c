@@ -71,7 +71,7 @@ static int train_beside(int rank, void *argument)
 		CHECK_OK(sluice_push(p.gpu, p.grad_there));
 		CHECK_OK(p.ops->zero(p.grad_there, COUNT * sizeof(float), NULL));
 		if (step == 2 &&
-		    p.host->recipe.memory != MEMORY_NONE) /* it waits for the residual */
+		    p.host->recipe.memory.kind != MEMORY_NONE) /* it waits for the residual */
 			expect_same_stats(p.host, p.gpu, p.shape->skewed);
 		CHECK_OK(sluice_pull(p.host, p.params));
 		CHECK_OK(sluice_pull(p.gpu, p.there));

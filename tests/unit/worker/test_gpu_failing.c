@@ -215,7 +215,7 @@ static int push_failing(int rank, void *argument)
 				expect_on_device(ops, there, params);
 				CHECK_OK(on_device_fetch(gpu->worker));
 				/* without a memory, the residual is scratch memory */
-				CHECK(host->recipe.memory == MEMORY_NONE ||
+				CHECK(host->recipe.memory.kind == MEMORY_NONE ||
 				      !memcmp(worker_residual(gpu->worker),
 					      worker_residual(host->worker), sizeof params));
 				CHECK(!compressor_velocity(host->worker->compressor) ||

@@ -74,7 +74,7 @@ static void push(struct side *s, const void *first, const void *second, size_t w
 {
 	const uint8_t *bytes = first;
 
-	if (s->model->recipe.signal == SIGNAL_STORM) {
+	if (s->model->recipe.signal.kind == SIGNAL_STORM) {
 		CHECK_OK(sluice_push_pair(s->model, first, second));
 	} else if (!kind_of(s)->in_ranges || !width) {
 		CHECK_OK(sluice_push(s->model, first));

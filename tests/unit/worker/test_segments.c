@@ -219,7 +219,7 @@ static void train_both(sluice_job *job, int rank, const char *recipe, const stru
 		CHECK_OK(sluice_push_vector(b, IN_PIECES(grad.of, grad.n)));
 		CHECK(!memcmp(worker_residual(a->worker), worker_residual(b->worker),
 			      sizeof flat) ||
-		      a->recipe.memory == MEMORY_NONE || strstr(recipe, "up=all down=all"));
+		      a->recipe.memory.kind == MEMORY_NONE || strstr(recipe, "up=all down=all"));
 		for (size_t p = 0; p < grad.n; p++) /* the caller may reuse it */
 			for (uint64_t i = 0; i < grad.of[p].count; i++)
 				set(&grad.of[p], i, 99);

@@ -101,7 +101,7 @@ TEST_IN_JOB(push__spoilt_on_one_rank__is_skipped_on_all_and_changes_nothing, 1, 
 			CHECK(!memcmp(params[0], params[1], sizeof params[0]));
 			CHECK(step_of(b).raised == (step % 3 ? 2 : 0) && step_of(b).steps == step);
 		}
-		CHECK(a->recipe.memory == MEMORY_NONE ||
+		CHECK(a->recipe.memory.kind == MEMORY_NONE ||
 		      !memcmp(worker_residual(a->worker), worker_residual(b->worker), sizeof grad));
 		sluice_model_stats stats = { .size = sizeof stats };
 		CHECK_OK(sluice_stats(b, &stats));
@@ -183,7 +183,7 @@ TEST_IN_JOB(push_range__recipe_that_needs_the_whole_gradient__same_bits_as_one_p
 			CHECK_OK(sluice_pull(a, params[0]));
 			CHECK_OK(sluice_pull(b, params[1]));
 			CHECK(!memcmp(params[0], params[1], sizeof params[0]));
-			CHECK(a->recipe.memory == MEMORY_NONE ||
+			CHECK(a->recipe.memory.kind == MEMORY_NONE ||
 			      !memcmp(worker_residual(a->worker), worker_residual(b->worker),
 				      sizeof grad));
 		}

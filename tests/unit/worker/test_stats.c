@@ -112,7 +112,7 @@ static int count_everything(int rank, void *argument)
 		      schedule_density(&model->schedule, &model->recipe.up, step));
 		CHECK(stats.density_down ==
 		      schedule_density(&model->schedule, &model->recipe.down, step));
-		double norm = model->recipe.memory == MEMORY_RESIDUAL ?
+		double norm = model->recipe.memory.kind == MEMORY_RESIDUAL ?
 				      norm_of(worker_residual(model->worker), COUNT) :
 				      0;
 		CHECK(fabs(stats.residual_norm - norm) <= 1e-9 * norm);
@@ -193,7 +193,7 @@ static void measure_error(sluice_job *job, int rank, void *argument)
 	sluice_model_stats stats = { .size = sizeof stats };
 	sluice_model *model = OPEN(job, params, .count = COUNT, .recipe = how->recipe, .shards = 3,
 				   .lr = 0.5f);
-	int keeps = model->recipe.memory == MEMORY_RESIDUAL;
+	int keeps = model->recipe.memory.kind == MEMORY_RESIDUAL;
 	float rate = keeps ? 0.5f : 1;
 	for (uint64_t step = 1; step <= 6; step++) {
 		int on = step != 1 && step != 6;
