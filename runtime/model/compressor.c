@@ -122,6 +122,12 @@ float *compressor_residual(const struct compressor *c)
 	return c->is.residual;
 }
 
+const struct span *compressor_spans(const struct compressor *c, size_t *n)
+{
+	*n = c->is.n_spans;
+	return c->is.spans;
+}
+
 float *compressor_velocity(const struct compressor *c)
 {
 	return c->is.velocity;

@@ -77,6 +77,8 @@ void compressor_close(struct compressor **compressor);
 uint64_t compressor_bytes(const struct compressor_attr *attr);
 
 float *compressor_residual(const struct compressor *c);
+/* Returns the coordinates from which the selector picks, and their number in *n. */
+const struct span *compressor_spans(const struct compressor *c, size_t *n);
 float *compressor_velocity(const struct compressor *c); /* NULL: no momentum is masked */
 struct entries compressor_entries(const struct compressor *c);
 /* Returns the magnitude above which the last selection picked coordinates. */

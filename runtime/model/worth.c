@@ -21,6 +21,17 @@ static uint64_t total_ns(const struct worth_step *s)
 	return s->work_ns + s->wire_ns;
 }
 
+struct worth_step worth_since(struct worth *w, const struct worth_step *sums)
+{
+	const struct worth_step before = w->before;
+
+	w->before = *sums;
+	return (struct worth_step){ .work_ns = sums->work_ns - before.work_ns,
+				    .wire_ns = sums->wire_ns - before.wire_ns,
+				    .bytes = sums->bytes - before.bytes,
+				    .dense_bytes = sums->dense_bytes - before.dense_bytes };
+}
+
 void worth_note(struct worth *w, uint64_t steps, unsigned candidate, const struct worth_step *step)
 {
 	struct worth_step *least = &w->least[candidate];

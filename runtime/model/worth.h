@@ -33,6 +33,7 @@ struct worth_step {
 struct worth {
 	struct worth_step least[WORTH_CANDIDATES]; /* the fastest step of each candidate; without
 						      auto, only entry 0 is used */
+	struct worth_step before;                  /* the sums of worth_since() at its last call */
 	/* Cost of a dense message, measured at open, or 0. */
 	double wire_ns_per_byte, work_ns_per_byte;
 };
@@ -41,6 +42,8 @@ struct worth {
  * another. After the trial, this is candidate chosen - 1, or the last candidate while chosen is
  * 0. */
 unsigned worth_candidate(uint64_t steps, unsigned chosen);
+/* Returns how much the sums have grown since the last call. */
+struct worth_step worth_since(struct worth *w, const struct worth_step *sums);
 /* Records the cost of a step with this candidate. `steps` is the number of the step, counted from
  * 1. */
 void worth_note(struct worth *w, uint64_t steps, unsigned candidate, const struct worth_step *step);

@@ -96,17 +96,18 @@ static void find_heavy(struct shard *shard)
 	uint64_t k = schedule_count(density, at->span - at->exempt) *
 		     shard->rules.recipe->up.sketch_pool;
 	struct agreed *a = shard->agreed;
+	size_t n_spans;
+	const struct span *spans = compressor_spans(shard->compressor, &n_spans);
 	/* No message has been added yet, so the memory of the sum is free for the estimates. */
 	float *estimate = reduction_sum(&shard->reduction);
 
 	sketch_estimate(&shape, a->cells, at->span, estimate);
-	for (size_t s = 0; s < shard->n_spans; s++)
-		for (uint64_t i = shard->spans[s].begin;
-		     i < shard->spans[s].end && shard->spans[s].exempt; i++)
+	for (size_t s = 0; s < n_spans; s++)
+		for (uint64_t i = spans[s].begin; i < spans[s].end && spans[s].exempt; i++)
 			estimate[i] = 1;
 	const struct entries heavy = scratch_entries(shard->scratch);
-	a->n = (uint32_t)select_topk(scratch_selector(shard->scratch), estimate, shard->spans,
-				     shard->n_spans, k < at->span ? k : at->span, heavy.index);
+	a->n = (uint32_t)select_topk(scratch_selector(shard->scratch), estimate, spans, n_spans,
+				     k < at->span ? k : at->span, heavy.index);
 	shard->reduction.whole = 1; /* find_heavy() has written every element */
 	reduction_clear(&shard->reduction);
 	memcpy(a->support, heavy.index, a->n * sizeof(*a->support));
@@ -144,10 +145,12 @@ static int agreed_pick(struct shard *shard, float *x, struct pick *out)
 	if (selection_kinds[up->select].exchange == EXCHANGE_SKETCH) {
 		const double density = schedule_density(shard->rules.schedule, up,
 							shard->version + 1);
+		size_t n_spans;
+		const struct span *spans = compressor_spans(shard->compressor, &n_spans);
 
-		out->n = select_topk(
-			scratch_selector(shard->scratch), x, shard->spans, shard->n_spans,
-			schedule_count(density, shard->at->span - shard->at->exempt), index);
+		out->n = select_topk(scratch_selector(shard->scratch), x, spans, n_spans,
+				     schedule_count(density, shard->at->span - shard->at->exempt),
+				     index);
 		out->index = index;
 	}
 	return 1;

@@ -203,7 +203,8 @@ int shard_publish_snapshot(struct shard *shard)
 	struct message m = publish_head(shard, MESSAGE_SNAPSHOT);
 
 	m.seq = m.step = m.have_version = shard->version;
-	return snapshot_write(&m, shard->copy, m.span, shard->snapshot) ?
+	return snapshot_write(&m, shard->copy, m.span,
+			      home_snapshot(shard->model.home, shard->id)) ?
 		       fail(SLUICE_ENUMERIC, "the parameters of shard %u are NaN or infinite",
 			    shard->id) :
 		       0;

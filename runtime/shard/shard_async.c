@@ -324,7 +324,7 @@ static void update(struct shard *shard)
 	struct async_shard *a = shard->async;
 	const struct update rule = update_of_step(shard->rules.update, shard->version + 1,
 						  shard->at->begin);
-	struct pick_call call = { .spans = shard->spans, .n_spans = shard->n_spans };
+	struct pick_call call = { 0 };
 	const struct change change = { .update = &rule,
 				       .averages = shard->averages,
 				       .params = shard->copy,

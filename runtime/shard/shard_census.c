@@ -65,13 +65,15 @@ size_t census_note_delta(struct shard *shard, uint8_t *out)
 		histogram_clear(shard->census->workers);
 	}
 	if (census_exchanges(down, version)) {
+		size_t n_spans;
+		const struct span *spans = compressor_spans(shard->compressor, &n_spans);
 		const struct random_stream stream = census_stream(
 			shard->rules.recipe, shard->id | SHARD_NUMBERS, version);
 
 		note.histogram_bytes = constituent_look(
 			&shard->census->down,
-			shard_residual(shard) ? shard_residual(shard) : shard->reduction.sum,
-			shard->spans, shard->n_spans, &stream, out + NOTE_HEADER_BYTES);
+			shard_residual(shard) ? shard_residual(shard) : shard->reduction.sum, spans,
+			n_spans, &stream, out + NOTE_HEADER_BYTES);
 	}
 	return note_write(&note, shard->id, version, out);
 }

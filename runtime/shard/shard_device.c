@@ -111,7 +111,10 @@ static int open_on_device(struct shard *shard, uint32_t longest, const struct de
 					    .blocks = (unsigned)shard->job->settings.gpu_blocks,
 					    .landed = room_of_lists(shard->job->workers,
 								    d->longest) };
-	return half_open(&d->half, d->sum.address, shape, shard->spans, shard->n_spans,
+	size_t n_spans;
+	const struct span *spans = compressor_spans(shard->compressor, &n_spans);
+
+	return half_open(&d->half, d->sum.address, shape, spans, n_spans,
 			 "opening a shard on a GPU");
 }
 

@@ -38,7 +38,6 @@ void shard_restart(struct shard *shard, uint64_t version)
 	shard->rules.first_step = version;
 	shard->log = (struct delta_log){ .ring = home_log(shard->model.home, shard->id),
 					 .ring_bytes = at->log_bytes };
-	shard->snapshot = home_snapshot(shard->model.home, shard->id);
 	shard->reduction.whole = 1; /* so that reduction_clear() clears every coordinate */
 	reduction_clear(&shard->reduction);
 	candidates_forget(compressor_candidates(shard->compressor));
@@ -73,7 +72,15 @@ static int open_shard_compressor(const struct layout *l, struct shard *shard)
 {
 	const struct recipe *recipe = shard->rules.recipe;
 
-	shard->whole = (struct span){ 0, shard->at->span, 0 };
+	shard->spans = calloc(l->n_spans + 1, sizeof(*shard->spans));
+	if (!shard->spans)
+		return fail(SLUICE_ENOMEM, "no memory for %zu spans of shard %u", l->n_spans,
+			    shard->id);
+
+	const size_t n_spans = layout_shard_spans(l, shard->at, shard->spans);
+	struct span *whole = &shard->spans[n_spans];
+
+	*whole = (struct span){ 0, shard->at->span, 0 };
 	return compressor_open(
 		&(struct compressor_attr){ .direction = &recipe->down,
 					   .down = 1,
@@ -81,8 +88,8 @@ static int open_shard_compressor(const struct layout *l, struct shard *shard)
 					   .first_shard = shard->id,
 					   .seed = recipe->seed,
 					   .spans = shard->spans,
-					   .n_spans = shard->n_spans,
-					   .shards = &shard->whole,
+					   .n_spans = n_spans,
+					   .shards = whole,
 					   .n_shards = 1,
 					   .residual = shard->kept.of[KEPT_SHARD_RESIDUAL],
 					   .remembers = recipe->memory.kind != MEMORY_NONE,
@@ -104,10 +111,6 @@ static int open_shard(const struct layout *l, struct shard *shard, uint32_t id)
 	const struct shard_layout *at = &l->shards[id];
 	shard->id = id;
 	shard->at = at;
-	shard->spans = calloc(l->n_spans, sizeof *shard->spans);
-	if (!shard->spans)
-		return fail(SLUICE_ENOMEM, "no memory for shard %u of %u elements", id, at->span);
-	shard->n_spans = layout_shard_spans(l, at, shard->spans);
 	const struct reduction_attr sums = reduction_of(l, at, shard->rules.recipe);
 	int rc = vectors_open(&shard->kept, shard->rules.recipe, HALF_SHARD, at->span);
 	shard->copy = shard->kept.of[KEPT_SHARD_COPY];

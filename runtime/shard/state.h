@@ -29,8 +29,7 @@ struct shard {
 	struct model_parts model;
 	const struct shard_layout *at;
 	uint32_t id;
-	struct span *spans, whole;
-	size_t n_spans;
+	struct span *spans;            /* used by shard_setup.c: compressor_spans() */
 	struct scratch *scratch;       /* shared by all shards of the rank */
 	struct compressor *compressor; /* selects and encodes the shard's changes */
 	struct vectors kept;
@@ -48,7 +47,6 @@ struct shard {
 	struct reduction reduction;
 	struct loss loss; /* compression error of the last version, if it was measured */
 	struct delta_log log;
-	uint8_t *snapshot; /* snapshot.h */
 
 	/* the rows that the recipe uses; ends with NULL */
 	const struct shard_hooks *hooks[SHARD_HOOKS + 1];

@@ -58,7 +58,6 @@ struct worker {
 	/* The rows of worker_setup.c that take part, and NULL after the last. */
 	const struct step_hooks *hooks[WORKER_HOOKS + 1];
 	int accumulates; /* 1: the application adds to the residual (sluice_accumulator) */
-	struct worth_step watched; /* used by watch.c: sums up to the previous step */
 };
 
 /* A flag among those of sluice_raise(). It shows sluice_idle_step() that a worker has pushed a

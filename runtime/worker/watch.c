@@ -16,16 +16,13 @@ static struct worth_step step_taken(struct worker *w)
 {
 	const sluice_model_stats *s = w->model.stats;
 	const struct stopwatch *times = w->model.stopwatch;
-	struct worth_step now = { .work_ns = stopwatch_ns(times, TIME_COMPRESS | TIME_APPLY),
-				  .wire_ns = stopwatch_ns(times, TIME_PUSH | TIME_WAIT | TIME_PULL),
-				  .bytes = s->pushed_bytes + s->pulled_bytes,
-				  .dense_bytes = s->dense_bytes };
-	const struct worth_step before = w->watched;
-	w->watched = now;
-	return (struct worth_step){ .work_ns = now.work_ns - before.work_ns,
-				    .wire_ns = now.wire_ns - before.wire_ns,
-				    .bytes = now.bytes - before.bytes,
-				    .dense_bytes = now.dense_bytes - before.dense_bytes };
+	const struct worth_step sums = { .work_ns = stopwatch_ns(times, TIME_COMPRESS | TIME_APPLY),
+					 .wire_ns = stopwatch_ns(times,
+								 TIME_PUSH | TIME_WAIT | TIME_PULL),
+					 .bytes = s->pushed_bytes + s->pulled_bytes,
+					 .dense_bytes = s->dense_bytes };
+
+	return worth_since(w->model.worth, &sums);
 }
 
 int is_first_worker(const sluice_job *job)

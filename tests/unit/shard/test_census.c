@@ -331,7 +331,10 @@ static int take_push(struct half_model *h, uint64_t seq, const uint8_t *note, si
 static void open_compressors(struct half_model *h, float *shard_residual)
 {
 	const struct compressor_attr attr = { .residual = h->residual, .scratch = h->scratch },
-				     down = { .residual = shard_residual, .scratch = h->scratch };
+				     down = { .residual = shard_residual,
+					      .spans = &h->span,
+					      .n_spans = 1,
+					      .scratch = h->scratch };
 
 	compressor_close(&h->worker.compressor);
 	compressor_close(&h->shard.compressor);
@@ -364,8 +367,6 @@ static struct half_model *half_of(const char *recipe)
 	h->shard.at = &h->layout;
 	h->shard.job = &h->job;
 	h->shard.rules = model_rules(&h->model);
-	h->shard.spans = &h->span;
-	h->shard.n_spans = 1;
 	h->model.worker->step.number = 1;
 	assert_int_equal(scratch_open(0, SPAN, 0, &h->scratch), 0);
 	open_compressors(h, NULL);
