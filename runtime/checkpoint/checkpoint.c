@@ -139,7 +139,7 @@ static int name_latest(struct meeting *m)
 }
 
 /* Makes the directories, on the leader, before the first round. */
-static int begin(struct meeting *m, const char *dir, int *begun_out)
+static int begin_on_leader(struct meeting *m, const char *dir, int *begun_out)
 {
 	int rc = checkpoint_dir(dir, 1, m->place.dir);
 	m->place.step = m->model->worker->step.done;
@@ -169,7 +169,7 @@ static int save_in_rounds(struct meeting *m, const char *dir)
 			"of P steps; with up=block it cannot be done");
 	do {
 		if (rank == m->leader && !begun && !m->mine.status)
-			m->mine.status = begin(m, dir, &begun);
+			m->mine.status = begin_on_leader(m, dir, &begun);
 		rc = meeting_agree(m, "sluice_checkpoint", &again);
 	} while (!rc && again);
 	if (!rc) {

@@ -283,7 +283,7 @@ void candidates_changed(struct candidates *c, const uint32_t *index, const float
 
 /* ---- selection ------------------------------------------------------------- */
 
-static uint32_t place_of(const struct candidates *c, uint64_t coordinate)
+static uint32_t count_below(const struct candidates *c, uint64_t coordinate)
 {
 	uint32_t low = 0, high = c->n;
 
@@ -306,8 +306,8 @@ static uint32_t find_places(struct candidates *c)
 	for (size_t j = 0; j < c->n_spans; j++) {
 		const struct span *span = &c->spans[j];
 
-		c->places[j] = (struct span){ place_of(c, span->begin), place_of(c, span->end),
-					      span->exempt };
+		c->places[j] = (struct span){ count_below(c, span->begin),
+					      count_below(c, span->end), span->exempt };
 		counted += span->exempt ? 0 : (uint32_t)(c->places[j].end - c->places[j].begin);
 	}
 	return counted;

@@ -12,7 +12,8 @@
 
 /* Selects |x| >= level, or |x| > level if `strict` is set, and all non-zeros of exempt spans. Also
  * selects the first `ties` of the other coordinates with |x| > floor. */
-static size_t emit(const struct choice *c, float level, int strict, float floor, uint64_t ties)
+static size_t choose_by_level(const struct choice *c, float level, int strict, float floor,
+			      uint64_t ties)
 {
 	size_t n = 0;
 
@@ -34,7 +35,7 @@ static size_t emit(const struct choice *c, float level, int strict, float floor,
 
 size_t choose_threshold(const struct choice *c)
 {
-	return emit(c, c->level, 0, FLT_MAX, 0);
+	return choose_by_level(c, c->level, 0, FLT_MAX, 0);
 }
 
 /* ---- gaussiank ------------------------------------------------------------- */
@@ -50,7 +51,7 @@ static float largest_not_exempt(const struct choice *c)
 	return largest;
 }
 
-static uint64_t count_above(const struct choice *c, float level)
+static uint64_t count_above_level(const struct choice *c, float level)
 {
 	uint64_t n = 0;
 
@@ -86,8 +87,8 @@ size_t choose_gaussiank(const struct choice *c)
 				      gaussian_quantile(c->density), c->k, &cut);
 
 	while (counting)
-		counting = gaussian_count(&g, count_above(c, (float)g.level), &cut);
-	return emit(c, cut.above, 1, cut.floor, cut.ties);
+		counting = gaussian_count(&g, count_above_level(c, (float)g.level), &cut);
+	return choose_by_level(c, cut.above, 1, cut.floor, cut.ties);
 }
 
 /* ---- random, variance -------------------------------------------------------- */

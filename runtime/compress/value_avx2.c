@@ -286,7 +286,7 @@ AVX2 static inline ALWAYS __m256 magnitude_of(__m256 v)
 	return _mm256_and_ps(v, _mm256_castsi256_ps(_mm256_set1_epi32(F32_MAGNITUDE)));
 }
 
-AVX2 static inline ALWAYS float halved(struct lanes sum)
+AVX2 static inline ALWAYS float halved_avx2(struct lanes sum)
 {
 	const __m256 eight = _mm256_add_ps(_mm256_add_ps(sum.a, sum.c),
 					   _mm256_add_ps(sum.b, sum.d));
@@ -308,7 +308,7 @@ AVX2 static float total_avx2(const float *v, size_t n)
 		sum.c = _mm256_add_ps(sum.c, magnitude_of(_mm256_loadu_ps(v + i + 16)));
 		sum.d = _mm256_add_ps(sum.d, magnitude_of(_mm256_loadu_ps(v + i + 24)));
 	}
-	return halved(sum);
+	return halved_avx2(sum);
 }
 
 /* Returns ones where the magnitude is above the mean. */
@@ -352,7 +352,7 @@ AVX2 static void split_avx2(const float *v, float mean, size_t n, uint8_t *codes
 		store_eight(codes + i, in_order(_mm256_sub_epi8(sign, over)));
 	}
 	store_eight(count, _mm256_sad_epu8(counts, _mm256_setzero_si256()));
-	*sums = (struct twomeans_sums){ halved(low), halved(high),
+	*sums = (struct twomeans_sums){ halved_avx2(low), halved_avx2(high),
 					(uint32_t)(count[0] + count[1] + count[2] + count[3]) };
 }
 

@@ -34,7 +34,7 @@ static int check_counts(const char *function, const uint64_t *count, size_t n)
 	return 0;
 }
 
-static struct random_stream stream_of(uint64_t seed)
+static struct random_stream count_stream(uint64_t seed)
 {
 	return (struct random_stream){ .purpose = RANDOM_COUNT, .step = seed };
 }
@@ -96,7 +96,7 @@ SLUICE_API int sluice_histogram_encode(const sluice_histogram *histogram, int bi
 				       void *message, size_t room, size_t *bytes_out)
 {
 	static const char here[] = "sluice_histogram_encode";
-	const struct random_stream stream = stream_of(seed);
+	const struct random_stream stream = count_stream(seed);
 	int rc = check_bits(here, bits);
 
 	if (!rc && (!histogram || !message || !bytes_out))
@@ -156,7 +156,7 @@ SLUICE_API int sluice_counts_encode(const uint64_t *count, size_t n, int bits, u
 				    void *message, size_t room, size_t *bytes_out)
 {
 	static const char here[] = "sluice_counts_encode";
-	const struct random_stream stream = stream_of(seed);
+	const struct random_stream stream = count_stream(seed);
 	int rc = check_bits(here, bits);
 
 	if (!rc && ((n && !count) || n > COUNTS_MOST || !message || !bytes_out))

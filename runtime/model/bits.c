@@ -24,7 +24,7 @@ struct bits {
 	uint8_t *message;
 };
 
-static size_t sample_size(uint64_t count)
+static size_t sampled_count(uint64_t count)
 {
 	return count < SAMPLE ? (size_t)count : SAMPLE;
 }
@@ -36,7 +36,7 @@ static size_t message_room(size_t n)
 
 uint64_t bits_memory(uint64_t count)
 {
-	const size_t n = sample_size(count);
+	const size_t n = sampled_count(count);
 
 	return sizeof(struct bits) + selector_bytes(n) +
 	       n * (3 * sizeof(float) + sizeof(uint32_t)) + message_room(n);
@@ -48,7 +48,7 @@ int bits_open(uint64_t count, struct bits **out)
 
 	if (!b)
 		return fail(SLUICE_ENOMEM, "no memory for the measurements of recipe=auto");
-	b->n = sample_size(count);
+	b->n = sampled_count(count);
 	b->cap = message_room(b->n);
 	b->sample = malloc(b->n * sizeof(*b->sample));
 	b->value = malloc(b->n * sizeof(*b->value));

@@ -89,7 +89,7 @@ static uint64_t of_blocks(const struct direction *d, const struct schedule *sche
 	return blocks * density_count(schedule_largest_density(schedule, d), d->block);
 }
 
-static uint64_t blocks_of(const struct direction *d, uint64_t count)
+static uint64_t count_blocks(const struct direction *d, uint64_t count)
 {
 	return (count + d->block - 1) / d->block;
 }
@@ -103,7 +103,7 @@ static uint64_t of_range(const struct layout *l, const struct recipe *recipe,
 
 	if (l->transform)
 		return transform_selected(l->transform, begin, end, of_blocks(up, schedule, 1));
-	return of_blocks(up, schedule, blocks_of(up, end - begin) + (uint64_t)cut);
+	return of_blocks(up, schedule, count_blocks(up, end - begin) + (uint64_t)cut);
 }
 
 /* Returns how many coordinates a shard publishes from a sketch, at the largest density. */
@@ -183,7 +183,7 @@ static uint32_t down_capacity(const struct layout *l, const struct shard_layout 
 		return s->span;
 	uint64_t k = schedule_count(density, s->span - s->exempt);
 	if (selection_kinds[recipe->down.select].by_block)
-		k = of_blocks(&recipe->down, schedule, blocks_of(&recipe->down, s->span));
+		k = of_blocks(&recipe->down, schedule, count_blocks(&recipe->down, s->span));
 	if (selection_kinds[recipe->down.select].by_tensor)
 		k += l->n_spans;
 	return (uint32_t)least_of(s->span, k + s->exempt);
@@ -234,8 +234,8 @@ static int stays_sparse(uint32_t span, uint32_t count, struct value_coding value
 
 /* Returns how many coordinates a shard needs space for. These are all of its coordinates, unless
  * every message in both directions stays within the number that the recipe's densities give. */
-static uint32_t message_room(const struct layout *l, const struct shard_layout *s,
-			     const struct recipe *recipe, const struct schedule *schedule)
+static uint32_t shard_room(const struct layout *l, const struct shard_layout *s,
+			   const struct recipe *recipe, const struct schedule *schedule)
 {
 	const struct selection_kind *up = &selection_kinds[recipe->up.select];
 	const struct selection_kind *down = &selection_kinds[recipe->down.select];
@@ -369,7 +369,7 @@ static int make_shards(struct layout *l, const struct recipe *recipe,
 				    s->slot_bytes > s->delta_bytes ? s->slot_bytes : s->delta_bytes,
 				    l->n_shards);
 		}
-		s->room = message_room(l, s, recipe, schedule);
+		s->room = shard_room(l, s, recipe, schedule);
 		/* With async, a shard writes one publication for each worker. */
 		s->log_places = recipe->quorum.workers ? QUORUM_LOG_ENTRIES + 1 : 0;
 		s->log_bytes = (recipe->when == WHEN_ASYNC ? (size_t)l->workers :

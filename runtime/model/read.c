@@ -77,8 +77,8 @@ void model_read_ended(sluice_model *model, int status)
 }
 
 /* Decodes one part of a snapshot from private memory into the parameters. */
-static int take_part(const sluice_model *model, uint32_t s, uint64_t version, uint32_t part,
-		     uint8_t *bytes, float *params)
+static int take_snapshot_part(const sluice_model *model, uint32_t s, uint64_t version,
+			      uint32_t part, uint8_t *bytes, float *params)
 {
 	const struct shard_layout *at = &model->layout.shards[s];
 	const char *why = "";
@@ -118,7 +118,7 @@ static int read_snapshot(sluice_model *model, uint32_t s, uint64_t version,
 		rc = read_part(model, s, part, buffer);
 		uint64_t start = now_ns();
 		if (!rc)
-			rc = take_part(model, s, version, i, buffer->base, params);
+			rc = take_snapshot_part(model, s, version, i, buffer->base, params);
 		*taking_ns += now_ns() - start;
 	}
 	return rc;

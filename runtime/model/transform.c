@@ -33,8 +33,8 @@ static uint32_t largest_divisor(uint64_t n, uint32_t most)
 	return divisor;
 }
 
-static struct part part_of(uint64_t begin, uint64_t count, uint64_t columns, uint32_t most,
-			   int exempt)
+static struct part new_part(uint64_t begin, uint64_t count, uint64_t columns, uint32_t most,
+			    int exempt)
 {
 	struct part p = { .begin = begin,
 			  .end = begin + count,
@@ -55,13 +55,13 @@ static void list_parts(struct transform *t, const sluice_model_attr *attr,
 		const sluice_tensor *tensor = &attr->tensors[i];
 
 		if (tensor->count)
-			t->parts[t->n_parts++] = part_of(
+			t->parts[t->n_parts++] = new_part(
 				at, tensor->count, attr->columns ? attr->columns[i] : 0,
 				recipe->transform, recipe_sends_whole(recipe, tensor->name));
 		at += tensor->count;
 	}
 	if (at < attr->count)
-		t->parts[t->n_parts++] = part_of(at, attr->count - at, 0, recipe->transform, 0);
+		t->parts[t->n_parts++] = new_part(at, attr->count - at, 0, recipe->transform, 0);
 }
 
 /* Returns the number of coordinates of the selection's block at `at`. */
@@ -257,7 +257,7 @@ struct transform_block transform_block_at(const struct transform *t, uint64_t be
 					 .columns = p->wide };
 }
 
-static int is_plain(const struct transform *t, uint64_t begin)
+static int is_single(const struct transform *t, uint64_t begin)
 {
 	const struct part *p = part_at(t, begin);
 
@@ -267,7 +267,7 @@ static int is_plain(const struct transform *t, uint64_t begin)
 void transform_forward(const struct transform *t, const struct transform_block *block,
 		       float in[DCT_MOST * DCT_MOST], float *out)
 {
-	if (!is_plain(t, block->begin))
+	if (!is_single(t, block->begin))
 		dct_forward(t->of_length[block->rows], block->rows, t->of_length[block->columns],
 			    block->columns, in);
 	for (uint32_t r = 0; r < block->rows; r++)

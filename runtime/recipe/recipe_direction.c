@@ -163,7 +163,7 @@ static int read_global(const struct word *w, const struct item *item, struct dir
 }
 
 /* Reads K,N. */
-static int read_block(const struct word *w, const struct item *item, struct direction *d)
+static int read_block_topk(const struct word *w, const struct item *item, struct direction *d)
 {
 	static const char rule[] = "block-topk(K,N) takes how many coordinates are sent of every N "
 				   "consecutive ones: N is a whole number from 1 to 16384, and K "
@@ -196,7 +196,7 @@ static int read_selection(const struct word *w, const struct item *item, struct 
 	case ARGUMENT_CYCLIC: return read_cyclic(w, item, d);
 	case ARGUMENT_SKETCH: return read_sketch(w, item, d);
 	case ARGUMENT_GLOBAL: return read_global(w, item, d);
-	case ARGUMENT_BLOCK: return read_block(w, item, d);
+	case ARGUMENT_BLOCK: return read_block_topk(w, item, d);
 	case ARGUMENT_LEVEL: break;
 	}
 	if (!item->argument)

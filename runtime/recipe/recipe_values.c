@@ -467,7 +467,7 @@ static int read_warmup(const struct word *w, struct draft *d)
 			    w->quote, w->axis->takes);
 	*end = '\0';
 
-	const char *unit = read_number(text, &length);
+	const char *unit = scan_number(text, &length);
 
 	if (text[0] == '-')
 		return refuse_number(w, text, "the length of a warm-up cannot be negative");
@@ -647,7 +647,7 @@ static int cut_items(struct word *w)
 }
 
 /* Returns 1 if the axis takes a number or a list of patterns, and no items. */
-static int is_plain(enum axis_id id)
+static int has_no_items(enum axis_id id)
 {
 	return id == AXIS_WARMUP || id == AXIS_DENSE || id == AXIS_CLIP || id == AXIS_DECAY ||
 	       id == AXIS_RESET || id == AXIS_SEED || id == AXIS_RATE || id == AXIS_KEEP ||
@@ -656,7 +656,7 @@ static int is_plain(enum axis_id id)
 
 int read_value(enum axis_id id, struct word *w, struct draft *d)
 {
-	int rc = is_plain(id) ? SLUICE_OK : cut_items(w), chosen = 0;
+	int rc = has_no_items(id) ? SLUICE_OK : cut_items(w), chosen = 0;
 
 	if (rc)
 		return rc;

@@ -108,7 +108,7 @@ static void open_c_locale(void)
 	c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
 }
 
-const char *read_number(const char *text, double *out)
+const char *scan_number(const char *text, double *out)
 {
 	char *end;
 
@@ -125,14 +125,14 @@ const char *read_number(const char *text, double *out)
 const char *read_percent(const char *text, double *out)
 {
 	char scaled[RECIPE_TEXT_BYTES + 4];
-	const char *end = read_number(text, out), *rest;
+	const char *end = scan_number(text, out), *rest;
 
 	if (!end || *end != '%')
 		return end;
 	/* The percentage is scaled by its exponent, because 0.7 / 100 is not the double nearest to
 	 * 0.007. */
 	snprintf(scaled, sizeof(scaled), "%.*se-2", (int)(end - text), text);
-	rest = read_number(scaled, out);
+	rest = scan_number(scaled, out);
 	return rest && !*rest ? end + 1 : NULL;
 }
 
@@ -148,7 +148,7 @@ int read_float(const struct word *w, const char *text, const char *rule, float *
 	if (text[0] == '-')
 		return refuse_number(w, text, rule);
 
-	const char *end = read_number(text, &value);
+	const char *end = scan_number(text, &value);
 
 	if (!end || *end)
 		return refuse_text(w, text, rule);
@@ -165,7 +165,7 @@ int read_float(const struct word *w, const char *text, const char *rule, float *
 unsigned read_whole(const char **text, unsigned low, unsigned high)
 {
 	double value;
-	const char *end = read_number(*text, &value);
+	const char *end = scan_number(*text, &value);
 
 	if (!end || !(value >= low && value <= high) || value != (double)(unsigned)value)
 		return 0;
@@ -216,7 +216,7 @@ static const char *word_without_parentheses(const struct axis *axis, const char 
 		if (strncmp(name, axis->words[i], n) != 0 || !strstr(axis->takes, form))
 			continue;
 		*number = name + n + strspn(name + n, "=:-_");
-		if (read_number(*number, &value))
+		if (scan_number(*number, &value))
 			return axis->words[i];
 	}
 	return NULL;

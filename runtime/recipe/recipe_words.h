@@ -62,7 +62,7 @@ extern const char *const placement_words[2]; /* in the order of enum placement *
 /* Reads a plain decimal number, independently of the locale. Returns the first character after it,
  * or NULL if text does not begin with a number. Spaces, signs, "inf", "nan" and "0x" do not begin a
  * number. */
-const char *read_number(const char *text, double *out);
+const char *scan_number(const char *text, double *out);
 /* Reads a number or a percentage. */
 const char *read_percent(const char *text, double *out);
 

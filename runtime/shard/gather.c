@@ -13,7 +13,7 @@ static int epoch_exists(const sluice_job *job, uint32_t epoch)
 	return epoch >= 1 && epoch <= (uint32_t)job->workers;
 }
 
-static const char *judge_message(const struct shard *shard, int worker, const struct message *m)
+static const char *gather_judge(const struct shard *shard, int worker, const struct message *m)
 {
 	(void)worker;
 	if (m->chosen > rulebook_choices(shard->rules.recipe))
@@ -27,8 +27,8 @@ static const char *judge_message(const struct shard *shard, int worker, const st
 	return NULL;
 }
 
-static void expect_message(const struct shard *shard, int worker, const struct message *m,
-			   struct message_expect *want)
+static void gather_expect(const struct shard *shard, int worker, const struct message *m,
+			  struct message_expect *want)
 {
 	const struct shard_layout *at = shard->at;
 	const struct phase *phase = schedule_phase(shard->rules.schedule, shard->phase);
@@ -47,7 +47,7 @@ static void expect_message(const struct shard *shard, int worker, const struct m
 	}
 }
 
-const struct intake gather_intake = { expect_message, judge_message };
+const struct intake gather_intake = { gather_expect, gather_judge };
 
 void gather_restart(struct shard *shard)
 {

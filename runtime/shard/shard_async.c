@@ -262,7 +262,7 @@ static void admit(struct shard *shard, int worker, const struct message *m)
 }
 
 /* Handles the messages that have arrived since the last call. Returns 1 if there were any. */
-static int take_arrived(struct shard *shard, int worker)
+static int async_take_arrived(struct shard *shard, int worker)
 {
 	struct async_worker *of = &shard->async->of[worker];
 	struct taken t;
@@ -283,7 +283,7 @@ static int take_arrived(struct shard *shard, int worker)
 
 /* Decodes the next push of the worker, and adds it to the sum. Returns 0, or an error if its sender
  * was blamed. */
-static int add_push(struct shard *shard, int worker)
+static int async_add_push(struct shard *shard, int worker)
 {
 	struct async_shard *a = shard->async;
 	const struct entries got = scratch_entries(shard->scratch);
@@ -354,7 +354,7 @@ static int step(struct shard *shard)
 		return 0;
 	struct async_worker *of = &shard->async->of[worker];
 	uint64_t behind = shard->version - of->have_version;
-	if (add_push(shard, worker))
+	if (async_add_push(shard, worker))
 		return 0;
 	gather_count_staleness(shard, behind);
 	update(shard);
@@ -371,7 +371,7 @@ static int gather_gradients(struct shard *shard)
 	struct async_shard *a = shard->async;
 	int workers = shard->job->workers, moved = 0;
 	while (a->next_rank < workers && a->of[a->next_rank].waits) {
-		if (add_push(shard, a->next_rank))
+		if (async_add_push(shard, a->next_rank))
 			return 0;
 		a->next_rank++;
 		moved = 1;
@@ -417,7 +417,7 @@ static int take_all_arrived(struct shard *shard)
 {
 	int any = 0;
 	for (int w = 0; w < shard->job->workers && !shard->job->failure.code; w++)
-		any |= take_arrived(shard, w);
+		any |= async_take_arrived(shard, w);
 	return any;
 }
 

@@ -143,7 +143,7 @@ static int posted(void *context)
 	return lanes_post(context);
 }
 
-static void describe(void *context, char *text, size_t cap)
+static void describe_park(void *context, char *text, size_t cap)
 {
 	(void)context;
 	snprintf(text, cap,
@@ -159,7 +159,7 @@ int async_park(struct worker *w)
 		return 0;
 	a->parked = 1;
 	upload_empty(w, MESSAGE_PARK);
-	return progress_until(w->job, posted, describe, w->lanes);
+	return progress_until(w->job, posted, describe_park, w->lanes);
 }
 
 const struct step_hooks async_hooks = { .used = async_used,

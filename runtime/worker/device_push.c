@@ -533,7 +533,7 @@ int on_device_emit_pairs(struct worker *w)
 
 /* Handles a sketch that is not finite: copies its shard's residual to the host to find the
  * coordinate. */
-static int sketch_overflowed(struct worker *w, const struct shard_layout *at)
+static int device_sketch_overflowed(struct worker *w, const struct shard_layout *at)
 {
 	size_t i = at->span;
 	int rc = half_bad(&w->device->half, worker_residual(w) + at->begin, at->begin, at->span,
@@ -548,7 +548,7 @@ int on_device_emit_sketches(struct worker *w)
 	const struct outbox *o = outbox_of(w);
 	for (uint32_t s = 0; s < w->layout->n_shards; s++)
 		if (o->sent[s].nonfinite)
-			return sketch_overflowed(w, &w->layout->shards[s]);
+			return device_sketch_overflowed(w, &w->layout->shards[s]);
 	for (uint32_t s = 0; s < w->layout->n_shards; s++) {
 		struct message m = head_of(w, s);
 		m.span = m.count = w->layout->shards[s].sketch_cells;
@@ -561,7 +561,7 @@ int on_device_emit_sketches(struct worker *w)
 /* ---- the values of a pull: token held -------------------------------------- */
 
 /* Requests the values at the coordinates that the shards have requested from the device. */
-static void ask(struct worker *w)
+static void set_requests(struct worker *w)
 {
 	for (uint32_t s = 0; s < w->layout->n_shards; s++) {
 		struct device_part *part = &outbox_of(w)->parts[s];
@@ -579,7 +579,7 @@ static int ask_for_values(struct worker *w)
 	const struct device_push push = { .payload = DEVICE_VALUES,
 					  .vector = d->half.residual.address,
 					  .parts = o->parts };
-	ask(w);
+	set_requests(w);
 	aim(w);
 	/* A simulated job waits for the device here, because it considers a rank stuck that waits
 	 * for no other rank. */

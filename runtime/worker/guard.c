@@ -194,7 +194,7 @@ static void report_raise(const struct worker *w)
 
 /* Called when this step's delta brings the decision to double the densities, which holds for all
  * workers. */
-static void begin_again(struct worker *w)
+static void apply_raise(struct worker *w)
 {
 	struct guard *g = w->guard;
 
@@ -225,7 +225,7 @@ static void guard_pulled(struct worker *w)
 
 	add_step(w);
 	if (w->rules.schedule->raises && w->step.chosen != g->doublings) {
-		begin_again(w);
+		apply_raise(w);
 		return;
 	}
 	if (g->saw || g->over)

@@ -75,7 +75,7 @@ void watch_step(struct worker *w)
 }
 
 /* Logs a choice of recipe=auto that differs from the last one. */
-static void explain(const struct worker *w, unsigned chosen)
+static void log_choice(const struct worker *w, unsigned chosen)
 {
 	const struct auto_choice now = choice_unpack(chosen),
 				 before = choice_unpack(w->step.chosen);
@@ -102,7 +102,7 @@ void watch_chosen(struct worker *w, unsigned chosen)
 	const int automatic = w->rules.recipe->automatic;
 
 	if (automatic && chosen != w->step.chosen && is_first_worker(w->job))
-		explain(w, chosen);
+		log_choice(w, chosen);
 	if (automatic || chosen)
 		step_adopt(&w->step, chosen);
 }
