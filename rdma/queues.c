@@ -60,8 +60,13 @@ struct queues {
 				       or has not */
 	int refused, cramped;       /* 1: the card has refused a receive; there was no room for
 				       kept receives; both were logged */
-	int denied; /* 1: the card has refused to resize the completion queue since a queue pair
-		       ended */
+	int denied;     /* 1: the card has refused to resize the completion queue since a queue pair
+			   ended */
+	uint32_t asked; /* the number of completions that the card was last asked for */
+	struct {
+		uint32_t asked;
+		uint64_t pinned;
+	} first;             /* completion queue: what was asked for, and the bytes it has pinned */
 	struct owned *pairs; /* [ranks] */
 	uint32_t ranks, n_pairs;
 	uint32_t mask;         /* size of by_qpn minus 1; at most a quarter of by_qpn is in use */
@@ -75,6 +80,15 @@ static uint32_t power_of_two_within(uint32_t n)
 	uint32_t p = 1;
 
 	while (p <= n / 2)
+		p *= 2;
+	return p;
+}
+
+static uint64_t power_of_two_from(uint64_t n)
+{
+	uint64_t p = 1;
+
+	while (p < n)
 		p *= 2;
 	return p;
 }
@@ -186,14 +200,46 @@ static uint32_t completions_of_full(const struct queues *q, uint32_t peers)
 		       credited;
 }
 
-/* Gives the completion queue room for these peers and this number of receives beyond theirs. Its
- * size never decreases. Returns 0 or the error of the card. */
+/* The completions to ask for, with room for these peers and this number of receives beyond
+ * theirs. */
+static uint32_t completions_with(const struct queues *q, uint32_t peers, uint32_t beyond)
+{
+	return lesser(completions_of(&q->sizes, peers) + beyond, completions_of_full(q, peers));
+}
+
+/* The size of the completion queue never decreases. Returns 0 or the error of the card. */
 static int resize_completions(struct queues *q, uint32_t peers, uint32_t beyond)
 {
-	const uint32_t n = lesser(completions_of(&q->sizes, peers) + beyond,
-				  completions_of_full(q, peers));
+	const uint32_t n = completions_with(q, peers, beyond);
+	const int err = n > counted(q->cq->cqe) ? ibv_resize_cq(q->cq, (int)n) : 0;
 
-	return n > counted(q->cq->cqe) ? ibv_resize_cq(q->cq, (int)n) : 0;
+	if (!err && n > q->asked)
+		q->asked = n;
+	return err;
+}
+
+/* Returns the bytes that the driver pins for a completion queue with n places, as those for the
+ * first queue show. In rdma-core, the drivers mlx5, mlx4 and bnxt_re add a place and round the
+ * number up to a power of two. That of irdma does not round it. Some pin another page or two. */
+static uint64_t pinned_by_completions(const struct queues *q, uint32_t n)
+{
+	enum { PAGE = 4096 };
+	const uint64_t places = power_of_two_from(q->first.asked + 1),
+		       place = q->first.pinned / places;
+
+	if (place && !(place & (place - 1)) && q->first.pinned - place * places <= 2 * PAGE)
+		return place * power_of_two_from(n + 1);
+	return (q->first.pinned * n / q->first.asked + PAGE - 1) / PAGE * PAGE;
+}
+
+struct queues_growth queues_growth(const struct queues *q, uint32_t peers)
+{
+	const uint32_t n = completions_with(q, peers, q->replaced);
+	const uint64_t larger = pinned_by_completions(q, n > q->asked ? n : q->asked),
+		       now = pinned_by_completions(q, q->asked);
+
+	return larger > now ? (struct queues_growth){ larger, larger - now } :
+			      (struct queues_growth){ 0, 0 };
 }
 
 /* Returns 1 if completions may be taken. Each may end every entry of one log, so there must be room
@@ -642,8 +688,16 @@ static int completion_vector(const struct ibv_context *context)
 
 static int make_completions(struct queues *q, struct ibv_context *context, uint32_t n)
 {
+	const uint64_t before = verbs_pinned();
+	uint64_t after;
+
 	q->cq = ibv_create_cq(context, (int)n, NULL, q->channel, completion_vector(context));
-	return q->cq ? SLUICE_OK : verbs_failed("ibv_create_cq");
+	if (!q->cq)
+		return verbs_failed("ibv_create_cq");
+	after = verbs_pinned();
+	q->asked = q->first.asked = n;
+	q->first.pinned = after > before ? after - before : 0;
+	return SLUICE_OK;
 }
 
 /* Some drivers cannot resize a completion queue, and then give the reason even if its size stays:

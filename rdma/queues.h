@@ -48,6 +48,12 @@ int queues_open(struct ibv_pd *pd, const char *device, int ranks, uint32_t most,
 		struct queue_sizes *sizes, struct event_queue *events,
 		void (*completed)(void *owner, const struct ibv_wc *wc), struct queues **out);
 void queues_close(struct queues **queues);
+/* The bytes that the driver pins to make room for `peers` peers: while it replaces the completion
+ * queue, and once it has released the old one. */
+struct queues_growth {
+	uint64_t meanwhile, after;
+};
+struct queues_growth queues_growth(const struct queues *q, uint32_t peers);
 /* Makes room for `peers` peers, before more than that many have queue pairs. events must have room
  * for theirs before they have them. Returns 0 or SLUICE_E*. */
 int queues_grow(struct queues *q, uint32_t peers);

@@ -110,24 +110,27 @@ static size_t copies_bytes(const struct verbs *v)
 }
 
 /* Checks that the memory of connections may be pinned: each peer's slot, copies, control line and
- * queue pair; and the queue pairs of peers that have none yet. The size of a queue pair is known
- * once the queues are open. */
-static int check_memlock(const struct verbs *v, int peers, const char *what)
+ * queue pair; the queue pairs of peers that have none yet; and the completion queue, if it grows
+ * before. The queues that are open count among the pinned bytes. The size of a queue pair is known
+ * once they are. */
+static int check_memlock(const struct verbs *v, int peers, struct queues_growth queue,
+			 const char *what)
 {
 	const size_t line = v->control_line_bytes;
 	const size_t peer = PAGE_BYTES + copies_bytes(v) + whole_pages(line) + v->sizes.pair_pinned;
-	size_t bytes = (size_t)peers * peer;
+	size_t bytes = (size_t)peers * peer + queue.after;
 
 	if (v->control && !line && !v->n_peers)
 		bytes += whole_pages(v->control->bytes);
 	for (int i = 0; i < v->n_peers; i++)
 		bytes += qp_of(v->peers[i]->pair) ? 0 : v->sizes.pair_pinned;
-	return verbs_memlock_check(bytes, what);
+	return verbs_memlock_check(bytes > queue.meanwhile ? bytes : queue.meanwhile, what);
 }
 
 static int check_memlock_of_all(const struct verbs *v)
 {
-	return check_memlock(v, (int)v->sizes.peers, "connecting this job's ranks");
+	return check_memlock(v, (int)v->sizes.peers, (struct queues_growth){ 0, 0 },
+			     "connecting this job's ranks");
 }
 
 /* Makes room for more peers, except in the queues of the card. */
@@ -143,18 +146,24 @@ static int open_room(struct verbs *v, int more)
 	return rc ? rc : peer_memory_grow(&v->copies, peers);
 }
 
+static int check_memlock_of_more(const struct verbs *v, int more)
+{
+	return check_memlock(
+		v, more, queues_growth(v->queues, (uint32_t)(peer_memory_peers(&v->copies) + more)),
+		"connecting one more of this job's ranks");
+}
+
 /* Makes room for the next peer, and for others that may follow. */
 static int grow_room(struct verbs *v)
 {
-	static const char what[] = "connecting one more of this job's ranks";
 	const int peers = peer_memory_peers(&v->copies);
 	int more = peer_memory_more(&v->copies, v->most_peers), rc;
 
 	if (v->n_peers < peers)
 		return SLUICE_OK;
-	rc = check_memlock(v, more, what);
+	rc = check_memlock_of_more(v, more);
 	if (rc && more > 1)
-		rc = check_memlock(v, more = 1, what);
+		rc = check_memlock_of_more(v, more = 1);
 	if (rc)
 		return fail(rc, "verbs: %s", sluice_last_error());
 	rc = queues_grow(v->queues, (uint32_t)(peers + more));

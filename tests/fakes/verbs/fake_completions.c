@@ -48,13 +48,15 @@ static void note_size(struct fake_cq *cq, uint64_t pinned)
 }
 
 /* mlx5 rounds the number of places up to a power of two, with one more than asked for:
- * mlx5_resize_cq() in mlx5/verbs.c. */
+ * mlx5_resize_cq() in mlx5/verbs.c. irdma only adds one: get_cq_size() in irdma/uverbs.c. */
 static uint64_t pinned_by(int cqe)
 {
 	uint64_t places = 1;
 
-	while (places < (uint64_t)cqe + 1)
+	while (places < (uint64_t)cqe + 1 && !fake.cqe_exact)
 		places *= 2;
+	if (fake.cqe_exact)
+		places = (uint64_t)cqe + 1;
 	return (places * fake.cqe_bytes + 4095) / 4096 * 4096;
 }
 
@@ -90,10 +92,12 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *c, int cqe, void *cq_context,
 
 /* Drivers without the call return EOPNOTSUPP (libibverbs/dummy_ops.c of rdma-core 65). A queue is
  * never made smaller than the number of its entries. The kernel pins the new queue before it
- * releases the old one: mlx5_ib_resize_cq() in hw/mlx5/cq.c. */
+ * releases the old one: mlx5_ib_resize_cq() in hw/mlx5/cq.c. If the rounded number of places stays,
+ * nothing is pinned: mlx5_resize_cq() in mlx5/verbs.c. */
 int ibv_resize_cq(struct ibv_cq *ibv_cq, int cqe)
 {
 	struct fake_cq *cq = fake_cq_of(ibv_cq);
+	uint64_t pinned;
 	struct fake_cqe *entries;
 
 	if (fake.no_resize)
@@ -102,7 +106,8 @@ int ibv_resize_cq(struct ibv_cq *ibv_cq, int cqe)
 		return ENOMEM;
 	if (cqe < cq->count || cqe > fake.attr.max_cqe)
 		return EINVAL;
-	if (fake.pinned_most && fake_counts.pinned + pinned_by(cqe) > fake.pinned_most)
+	pinned = pinned_by(cqe) == cq->pinned ? 0 : pinned_by(cqe);
+	if (fake.pinned_most && fake_counts.pinned + pinned > fake.pinned_most)
 		return ENOMEM;
 	fake_lock();
 	entries = fake_new((size_t)cqe * sizeof(*entries));

@@ -56,6 +56,7 @@ struct fake_settings {
 	/* Each place of a completion queue pins this number of bytes. mlx5: 64; 0: a queue is
 	 * memory of the kernel. */
 	uint64_t cqe_bytes;
+	int cqe_exact;        /* the number of places is not rounded */
 	uint64_t pinned_most; /* ibv_resize_cq() does not pin more than this; 0: no limit */
 	int no_last_wqe;      /* LAST_WQE_REACHED never appears */
 	int frees_taken; /* a place for a receive is free once a queue pair has taken the receive */

@@ -263,6 +263,74 @@ FRESH(member_of_512_ranks__memlock_for_few__refuses_only_the_peers_that_are_too_
 	close_member(&m);
 }
 
+/* Limits what the driver may pin. The check knows the same limit. */
+static void limit(uint64_t bytes)
+{
+	memlock = fake.pinned_most = bytes;
+}
+
+/* Returns the bytes that the check needs to connect one more peer, or 0 if there is room for it in
+ * the queues already. */
+static uint64_t asked_for_one_more(struct member *m)
+{
+	uint64_t need = 0;
+	const char *at;
+
+	limit(fake_counts.pinned);
+	assert_int_equal(connect_up_to(m, m->connected + 1), SLUICE_ENOMEM);
+	at = strstr(sluice_last_error(), "connecting one more of this job's ranks needs ");
+	if (at)
+		sscanf(at, "connecting one more of this job's ranks needs %" SCNu64, &need);
+	else if (!strstr(sluice_last_error(), "a peer's slot needs "))
+		fail_msg("peer %d: %s", m->connected, sluice_last_error());
+	return need;
+}
+
+static uint64_t no_bytes(const struct ibv_qp_cap *cap)
+{
+	return 0;
+}
+
+/* The driver pins the larger completion queue before it releases the old one. Returns how often it
+ * grew. */
+static int grow_as_allowed(int exact)
+{
+	enum { MORE = 100, QUEUE = 1 << 20 };
+	int grown = 0;
+	struct member m;
+
+	be_mlx5();
+	fake.cqe_bytes = 64;
+	fake.cqe_exact = exact;
+	fake.pair_bytes = no_bytes; /* the peers do not answer, so they get no queue pairs */
+	assert_int_equal(open_member(&m, FEW), 0);
+	assert_int_equal(connect_up_to(&m, FEW), 0);
+	while (m.connected < MORE) {
+		const uint64_t pinned = fake_counts.pinned, need = asked_for_one_more(&m);
+
+		if (need > QUEUE) {
+			grown++;
+			memlock = RLIM_INFINITY;
+			fake.pinned_most = pinned + need - need / 10;
+			assert_int_equal(connect_up_to(&m, m.connected + 1), SLUICE_ENOMEM);
+			assert_non_null(strstr(sluice_last_error(), "its completion queue room"));
+		}
+		limit(need ? pinned + need : RLIM_INFINITY);
+		if (connect_up_to(&m, m.connected + 1))
+			fail_msg("peer %d needs more than %" PRIu64 " bytes: %s", m.connected, need,
+				 sluice_last_error());
+	}
+	close_member(&m);
+	return grown;
+}
+
+FRESH(memlock__completion_queue_that_grows__the_need_is_right_within_a_tenth)
+{
+	assert_int_equal(grow_as_allowed(0), 2); /* to 65536 and 131072 places */
+	fabric_setup(state);
+	assert_in_range(grow_as_allowed(1), 3, 92);
+}
+
 FRESH(member_of_512_ranks__no_memory_to_grow__refused_with_the_reason)
 {
 	struct member m;
