@@ -183,10 +183,10 @@ const struct env_entry env_table[] = {
 	  "Maximum number of GPU blocks that the kernels of pushes and pulls use. A limit leaves "
 	  "room for other work on the GPU. With 0 they use the whole GPU.",
 	  FIELD(gpu_blocks) },
-	{ "SLUICE_DEVICE_SHARDS", ENV_CHOICE, "no", "no|yes",
-	  "yes makes the shards of a rank sum, update and publish on a GPU: the one that holds the "
-	  "parameters, or else the one that the local rank selects. See device_shards in "
-	  "sluice_model_open(3).",
+	{ "SLUICE_DEVICE_SHARDS", ENV_CHOICE, "auto", "auto|no|yes",
+	  "Whether the shards of a rank sum, update and publish on a GPU. auto: if the parameters "
+	  "are in GPU memory and the recipe allows it. yes: on the GPU of the parameters, or else "
+	  "on the one that the local rank selects. See device_shards in sluice_model_open(3).",
 	  FIELD(device_shards) },
 	{ "SLUICE_MEMORY", ENV_BYTES, "0", "0 .. 1024T",
 	  "A model that needs more memory than this on a rank is not opened. 0 sets no limit.",

@@ -42,7 +42,7 @@ struct settings {
 	char key_file[1024]; /* SLUICE_KEY_FILE; "": no file */
 	char library[1024];  /* SLUICE_LIBRARY: read by the Python package before this library */
 	int gpu_blocks;      /* SLUICE_GPU_BLOCKS, 0 = as many as are resident */
-	char device_shards[8]; /* SLUICE_DEVICE_SHARDS: "no" or "yes" */
+	char device_shards[8]; /* SLUICE_DEVICE_SHARDS: "auto", "no" or "yes" */
 	uint64_t memory_bytes; /* SLUICE_MEMORY, 0 = no limit; "8G", "512M", or plain bytes */
 };
 

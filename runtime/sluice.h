@@ -224,9 +224,9 @@ typedef struct sluice_model_attr {
 	const sluice_tensor_rule *rules; /* optional; one rule for each tensor; copied */
 	/* 1: the shards of this rank sum, update and publish on a GPU. This is the GPU of params if
 	 * params is in GPU memory. Otherwise it is the GPU that the local rank selects, which
-	 * becomes the calling thread's current GPU. 0: the value of SLUICE_DEVICE_SHARDS; if that
-	 * is unset, the shards stay on the host. Ranks may differ, because the bits are the same.
-	 */
+	 * becomes the calling thread's current GPU. 0: the shards are where
+	 * SLUICE_DEVICE_SHARDS says, by default on the GPU if params is in its memory and the
+	 * recipe allows it. Ranks may differ, because the bits are the same. */
 	int device_shards;
 	/* Optional, for each of tensors the length of its rows, which divides its count; 0: it is
 	 * a single row. Recipes with transform= use the shapes. Copied. */

@@ -81,7 +81,8 @@ class Model:
     uneven: workers may run out of gradients, see idle_step().
     rules: for each of tensors a factor of the learning rate, and the weight decay in place of that of
         the recipe. See sluice_model_open(3), also for recipes that cannot have them.
-    device_shards: the shards of this rank sum, update and publish on a GPU.
+    device_shards: the shards of this rank sum, update and publish on a GPU even if params is in host memory. If
+        params is in GPU memory, SLUICE_DEVICE_SHARDS decides, by default for the GPU where the recipe allows it.
 
     Each step is one push and then one pull. A model is used by one thread at a time.
     """

@@ -446,6 +446,20 @@ static const void *first_piece(const sluice_model_attr *attr)
 	return attr->n_segments ? attr->segments[0].data : NULL;
 }
 
+/* Puts the shards of this rank on a GPU if that is asked for, or if parameters in GPU memory and
+ * the recipe suggest it. */
+static int place_shards(sluice_model *model, const sluice_model_attr *attr, const void *params)
+{
+	const int may = !strcmp(model->job->settings.device_shards, "auto") && !attr->rules &&
+			plan_takes(&model->plan, PATH_DEVICE_SHARDS, model->plan.traits);
+	const struct device_ops *ops = NULL;
+	int rc = 0;
+
+	if (!attr->device_shards && (!may || (rc = device_of(params, &ops)) || !ops))
+		return rc;
+	return shard_devices_open(model, params);
+}
+
 static int open_model(sluice_job *job, const sluice_model_attr *given, void *params,
 		      sluice_model **model_out)
 {
@@ -501,8 +515,8 @@ static int open_model(sluice_job *job, const sluice_model_attr *given, void *par
 		rc = home_open(job, &model->layout, &model->home);
 		if (!rc)
 			rc = shards_open(model);
-		if (!rc && attr->device_shards)
-			rc = shard_devices_open(model, params ? params : first_piece(attr));
+		if (!rc)
+			rc = place_shards(model, attr, params ? params : first_piece(attr));
 		if (!rc && sluice_is_worker(job))
 			rc = worker_open(model);
 		rc = collective_agree(job, rc, "open the model");

@@ -99,7 +99,8 @@ static int open_on_device(struct shard *shard, uint32_t longest, const struct de
 	    (shard->rules.update->decay > 0 && ops->alloc(MEMORY_DEVICE, bytes, &d->params)) ||
 	    ops->alloc(MEMORY_DEVICE, payload, &d->payload) ||
 	    ops->alloc(MEMORY_HOST, payload, &d->landing))
-		return device_fail(ops, "a shard on a GPU");
+		return device_fail(ops, "a shard on a GPU (SLUICE_DEVICE_SHARDS=no puts it in host "
+					"memory)");
 	d->longest = longest;
 	d->part = (struct device_part){ .span = shard->at->span,
 					.capacity = shard->at->down_capacity,

@@ -10,7 +10,7 @@ wrong() { echo "wrong: $*"; exit 1; }
 if [ $# -gt 1 ]; then
 	./sluice-bench select --device cuda --n "$2" --seconds 2 "${@:3}" && ./sluice-bench select --device cuda \
 		--n 1000000 --seconds 1 "${@:3}" || exit
-	for shards in no yes; do
+	for shards in no auto; do
 		echo "SLUICE_DEVICE_SHARDS=$shards"
 		SLUICE_DEVICE_SHARDS=$shards ./sluice-bench step --device cuda --count 100M --recipe \
 			'up=topk(0.001) down=topk(0.01) memory=residual update=sgd' --seconds 5 || exit

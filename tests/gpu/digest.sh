@@ -32,14 +32,14 @@ for recipe in 'up=topk(0.01) down=topk(0.05) memory=residual update=sgd' \
 	'up=sketch(0.01,3) down=all memory=residual update=sgd' \
 	'up=topk(0.01) down=topk(0.05) memory=lowpass(0.3) update=sgd'; do
 	train "$rows.host" "$recipe"
-	SLUICE_GPU=$module SLUICE_LOG=runtime+info LD_PRELOAD=$preload train "$rows.gpu" "$recipe"
+	SLUICE_DEVICE_SHARDS=no SLUICE_GPU=$module SLUICE_LOG=runtime+info LD_PRELOAD=$preload train "$rows.gpu" "$recipe"
 	grep -q 'GPU' "$rows.gpu.err" || { echo "wrong: no gradient was in GPU memory"; exit 1; }
 	cmp -s "$rows.host.digest" "$rows.gpu.digest" ||
 		{ echo "wrong: $recipe: digests differ"; diff "$rows.host.digest" "$rows.gpu.digest"; exit 1; }
 	case $recipe in
 	*sketch*) ;; # these shards stay on the host
 	*)
-		SLUICE_DEVICE_SHARDS=yes SLUICE_GPU=$module SLUICE_LOG=runtime+info LD_PRELOAD=$preload \
+		SLUICE_DEVICE_SHARDS=auto SLUICE_GPU=$module SLUICE_LOG=runtime+info LD_PRELOAD=$preload \
 			train "$rows.shards" "$recipe"
 		grep -q 'shards are on a GPU' "$rows.shards.err" || { echo "wrong: no shard was on a GPU"; exit 1; }
 		cmp -s "$rows.host.digest" "$rows.shards.digest" ||

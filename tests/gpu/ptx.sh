@@ -40,7 +40,7 @@ all=$(grep -h '^\.visible \.entry' "$folder"/*.ptx | sed 's/.*entry //; s/(.*//'
 limit=600
 try() {
 	local test=$1 started=$SECONDS status
-	EMULATED_PTX=$folder EMULATED_PTX_LOG=1 timeout -k 5 $limit "tests/unit/$test" >"$folder/$test.log" 2>&1
+	SLUICE_DEVICE_SHARDS=no EMULATED_PTX=$folder EMULATED_PTX_LOG=1 timeout -k 5 $limit "tests/unit/$test" >"$folder/$test.log" 2>&1
 	status=$?
 	[ $status = 0 ] || grep -av ' blocks, .* instructions, ' "$folder/$test.log" | tail -n 40
 	echo "$architecture: $test: $(grep -a 'test(s)\.' "$folder/$test.log" | tail -n 1) ($((SECONDS - started)) s)"

@@ -44,7 +44,7 @@ def measure(job, _):
     layer = nn.TransformerEncoderLayer(WIDTH, HEADS, 4 * WIDTH, dropout=0.0, batch_first=True)
     model = nn.TransformerEncoder(layer, LAYERS, enable_nested_tensor=False).cuda()
     x = torch.randn(ROWS, LENGTH, WIDTH, device="cuda")
-    where = "GPU" if os.environ.get("SLUICE_DEVICE_SHARDS") == "yes" else "host"
+    where = "GPU" if os.environ.get("SLUICE_DEVICE_SHARDS") == "auto" else "host"
     for recipe in (None, *RECIPES):
         if recipe is None and where == "GPU":
             continue
@@ -64,7 +64,7 @@ def measure(job, _):
 def main():
     print("ranks | shards | ms a step | recipe")
     for workers in (1, 2):
-        for shards in ("no", "yes"):
+        for shards in ("auto", "no"):
             results = ranks.run(workers, "measure", SLUICE_DEVICE_SHARDS=shards)
             print(results[0][1], end="", flush=True)
             results.all_well()

@@ -254,6 +254,46 @@ TEST(device_shards__of_a_server__continue_without_a_lost_worker)
 
 /* ---- what is refused or fails ----------------------------------------------------- */
 
+/* Opens a model and returns 1 if its shards are on a GPU. */
+static int placed(sluice_job *job, const char *recipe, void *params, int with_rules)
+{
+	sluice_tensor_rule rules[] = { { 1, 0 }, { 1, 0 }, { 0.5f, 0 } };
+	sluice_model_attr attr = attr_of(recipe, 0);
+	attr.rules = with_rules ? rules : NULL;
+	sluice_model *model = rank_open(job, params, attr);
+	const int there = model->shards[0].device != NULL;
+	sluice_model_close(&model);
+	return there;
+}
+
+static int place(int rank, void *setting)
+{
+	static float params[COUNT];
+	const struct device_ops *ops = device();
+	struct memory memory;
+	float *there = device_vector(ops, &memory);
+	const int automatic = !strcmp(setting, "auto"), always = !strcmp(setting, "yes");
+	const char *host_only = "up=topk(0.1) down=randk(0.1) memory=residual";
+	setenv("SLUICE_DEVICE_SHARDS", setting, 1);
+	sluice_job *job = rank_join(NULL);
+	CHECK(placed(job, kept_recipe, there, 0) == (automatic || always));
+	CHECK(placed(job, kept_recipe, params, 0) == always);
+	if (!always) {
+		CHECK(!placed(job, host_only, there, 0));
+		CHECK(!placed(job, kept_recipe, there, 1));
+	}
+	sluice_finalize(&job);
+	ops->release(&memory);
+	return 0;
+}
+
+TEST(device_shards__by_default__are_where_the_parameters_are)
+{
+	run_ranks(2, place, "auto");
+	run_ranks(2, place, "no");
+	run_ranks(2, place, "yes");
+}
+
 TEST_IN_JOB(device_shards__what_a_gpu_does_not_make__is_refused, 2)
 {
 	static const struct {
