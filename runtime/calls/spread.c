@@ -100,7 +100,7 @@ int model_spread(sluice_model *model, float *params)
 		rc = read_from_rank0(model, theirs);
 	rc = collective_agree(job, rc, "open the model"); /* after this, all snapshots exist */
 	if (!rc && sluice_is_worker(job))
-		rc = model_read_snapshots(model, 0, params);
+		rc = model_read_snapshots(model, 0, params, NULL);
 	rc = collective_agree(job, rc, "open the model"); /* after this, all ranks have read them */
 	region_close(&initial);
 	free(mine);

@@ -21,6 +21,7 @@
 #include "job/progress_token.h"
 #include "model/model.h"
 #include "worker/compressor_ops.h"
+#include "worker/lane.h"
 #include "worker/pull.h"
 #include "worker/state.h"
 #include "worker/target.h"
@@ -235,9 +236,6 @@ static int find_latest(struct meeting *m, const char *dir, struct checkpoint_sum
 	return 0;
 }
 
-/* More steps than a job can make: at a microsecond each, they would take nine years. */
-#define STEPS_MOST (1ull << 48)
-
 /* Compares the step with the one in LATEST. Only one rank has read LATEST, so the others compare
  * with the step of that rank. */
 static int check_step(const struct meeting *m)
@@ -310,9 +308,12 @@ static int load_state(struct meeting *m, const struct contents *contents,
 	if (sluice_is_worker(job))
 		worker_restart(model->worker, m->place.step);
 	step_resume(&model->worker->step, m->place.step);
-	for (uint32_t i = 0; i < model->n_own; i++)
-		shard_restart(&model->shards[i],
-			      model_version(model, model->shards[i].id, m->place.step));
+	for (uint32_t i = 0; i < model->n_own; i++) {
+		const uint64_t exchanges = model_version(model, model->shards[i].id, m->place.step);
+
+		shard_restart(&model->shards[i], exchanges,
+			      file ? contents->numbers[1 + i] : exchanges);
+	}
 	if (file)
 		contents_restore_numbers(model, contents);
 	progress_release(job);
@@ -324,6 +325,29 @@ static int load_state(struct meeting *m, const struct contents *contents,
 		rc = shard_publish_snapshot(&model->shards[i]);
 		progress_release(job);
 	}
+	return rc;
+}
+
+/* Reads the common parameters. With quorum=, also learns how many exchanges each shard has
+ * closed. */
+static int read_common(const struct meeting *m, float *common)
+{
+	sluice_model *model = m->model;
+	uint64_t *versions = NULL;
+	int rc;
+
+	if (!model->recipe.quorum.workers)
+		return model_read_snapshots(model, m->place.step, common, NULL);
+	versions = calloc(model->layout.n_shards, sizeof(*versions));
+	if (!versions)
+		return fail(SLUICE_ENOMEM, "no memory for the versions of %u shards",
+			    model->layout.n_shards);
+	rc = model_read_snapshots(model, m->place.step, common, versions);
+	progress_take(model->job);
+	if (!rc)
+		lanes_resume(model->worker->lanes, versions);
+	progress_release(model->job);
+	free(versions);
 	return rc;
 }
 
@@ -339,7 +363,7 @@ static int catch_up(const struct meeting *m, float *common, float *params)
 		return fail(SLUICE_ENOMEM, "no memory for %llu parameters of a checkpoint",
 			    (unsigned long long)count);
 	memcpy(before, common, count * sizeof(*before));
-	rc = model_read_snapshots(m->model, m->place.step, common);
+	rc = read_common(m, common);
 	for (uint64_t i = 0; i < count && !rc; i++)
 		if (float_bits(common[i]) != float_bits(before[i]))
 			params[i] += common[i] - before[i];
@@ -367,7 +391,7 @@ static int load_all(struct meeting *m, const struct contents *contents,
 	if (sluice_is_worker(m->model->job) && !recipe_pulls_mean(&m->model->recipe))
 		m->mine.status = drifts && file && m->model->recipe.quorum.workers ?
 					 catch_up(m, common, params) :
-					 model_read_snapshots(m->model, m->place.step, common);
+					 read_common(m, common);
 	if (!m->mine.status && file) /* the file had the worker's vectors */
 		hooks_begin(m->model->worker, common);
 	else if (!m->mine.status)

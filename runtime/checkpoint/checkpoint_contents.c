@@ -165,7 +165,8 @@ const char *contents_fits(const sluice_model *model, uint32_t shard, uint64_t ve
 {
 	const uint64_t least = model_version(model, shard, step);
 
-	return version == least || (model->recipe.quorum.workers && version > least) ?
+	return version == least || (model->recipe.quorum.workers && version > least &&
+				    version <= STEPS_MOST) ?
 		       NULL :
 		       "its version is not that of the checkpoint's step";
 }

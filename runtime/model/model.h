@@ -72,6 +72,9 @@ static inline uint64_t model_epoch(const sluice_job *job)
 	return job_elastic(job) ? MESSAGE_ANY : job->membership_epoch;
 }
 
+/* More steps than a job can make: at a microsecond each, they would take nine years. */
+#define STEPS_MOST (1ull << 48)
+
 /* Returns the version of a shard after this number of steps. */
 static inline uint64_t model_version(const sluice_model *model, uint32_t shard, uint64_t steps)
 {
@@ -100,7 +103,8 @@ int model_read(sluice_model *model, int peer, struct remote *remote, uint64_t of
 	       const struct region *region, void *local, size_t bytes);
 /* Records that the READ for which model_read() waits has ended. The token must be held. */
 void model_read_ended(sluice_model *model, int status);
-/* Reads every shard's snapshot of the version after this number of steps into params. All ranks
- * must call this in the same order. */
-int model_read_snapshots(sluice_model *model, uint64_t steps, float *params);
+/* Reads every shard's snapshot into params. versions: NULL if each shard has the version after this
+ * number of steps. With quorum=, versions may be higher, and versions[shard] receives them. All
+ * ranks must call this in the same order. */
+int model_read_snapshots(sluice_model *model, uint64_t steps, float *params, uint64_t *versions);
 #endif

@@ -76,8 +76,9 @@ void model_read_ended(sluice_model *model, int status)
 	model->reading->rc = status;
 }
 
-/* Decodes one part of a snapshot from private memory into the parameters. */
-static int take_snapshot_part(const sluice_model *model, uint32_t s, uint64_t version,
+/* Decodes one part of a snapshot from private memory into the parameters. *version: as in
+ * snapshot_take(). */
+static int take_snapshot_part(const sluice_model *model, uint32_t s, uint64_t *version,
 			      uint32_t part, uint8_t *bytes, float *params)
 {
 	const struct shard_layout *at = &model->layout.shards[s];
@@ -87,12 +88,13 @@ static int take_snapshot_part(const sluice_model *model, uint32_t s, uint64_t ve
 				       .epoch = model_epoch(model->job),
 				       .model = model->id,
 				       .shard = s,
-				       .seq = version,
-				       .step = version,
+				       .seq = *version,
+				       .step = *version,
 				       .phase = 0 };
 	if (snapshot_take(&want, bytes, part, params + at->begin, at->span, &why))
 		return fail(SLUICE_EWIRE, "the snapshot of shard %u from %s was refused: %s", s,
 			    rank_text(model->job, home_rank(model->home, s)), why);
+	*version = want.seq;
 	return 0;
 }
 
@@ -106,8 +108,8 @@ static int read_part(sluice_model *model, uint32_t s, struct snapshot_part part,
 }
 
 /* Reads all parts, one after another, through a buffer that holds one part. *taking_ns receives the
- * decoding time. */
-static int read_snapshot(sluice_model *model, uint32_t s, uint64_t version,
+ * decoding time. *version: as in snapshot_take(). */
+static int read_snapshot(sluice_model *model, uint32_t s, uint64_t *version,
 			 const struct region *buffer, float *params, uint64_t *taking_ns)
 {
 	const struct shard_layout *at = &model->layout.shards[s];
@@ -133,7 +135,7 @@ static int measure_dense(sluice_model *model, uint64_t version, const struct reg
 	const struct layout *l = &model->layout;
 	uint32_t last = l->n_shards - 1, s = 0;
 	uint64_t taking_ns;
-	int rc = read_snapshot(model, last, version, buffer, params, &taking_ns);
+	int rc = read_snapshot(model, last, &version, buffer, params, &taking_ns);
 	model->worth.work_ns_per_byte = (double)taking_ns / (double)l->shards[last].snapshot_bytes;
 	while (s < l->n_shards && home_is_here(model->home, s))
 		s++;
@@ -158,18 +160,31 @@ static uint32_t first_to_read(const sluice_model *model)
 	return s < l->n_shards ? s : l->n_shards * (uint32_t)model->job->rank / (uint32_t)l->size;
 }
 
-int model_read_snapshots(sluice_model *model, uint64_t steps, float *params)
+int model_read_snapshots(sluice_model *model, uint64_t steps, float *params, uint64_t *versions)
 {
 	const uint32_t n = model->layout.n_shards, first = first_to_read(model);
 	struct region *buffer = NULL;
 	uint64_t taking_ns;
 	int rc = region_open(layout_part_bytes(&model->layout), 0, "snapshot", &buffer);
-	for (uint32_t i = 0; i < n && !rc; i++)
-		rc = read_snapshot(model, (first + i) % n,
-				   model_version(model, (first + i) % n, steps), buffer, params,
-				   &taking_ns);
+	for (uint32_t i = 0; i < n && !rc; i++) {
+		const uint32_t s = (first + i) % n;
+		const uint64_t least = model_version(model, s, steps);
+		uint64_t version = versions ? MESSAGE_ANY : least;
+
+		rc = read_snapshot(model, s, &version, buffer, params, &taking_ns);
+		if (!rc && (version < least || version > STEPS_MOST))
+			rc = fail(SLUICE_EWIRE,
+				  "the snapshot of shard %u from %s was refused: it is of version "
+				  "%llu, but the workers have made %llu exchanges",
+				  s, rank_text(model->job, home_rank(model->home, s)),
+				  (unsigned long long)version, (unsigned long long)least);
+		if (versions)
+			versions[s] = version;
+	}
 	if (!rc && !model->job->sim_rank)
-		rc = measure_dense(model, model_version(model, n - 1, steps), buffer, params);
+		rc = measure_dense(model,
+				   versions ? versions[n - 1] : model_version(model, n - 1, steps),
+				   buffer, params);
 	region_close(&buffer);
 	return rc;
 }

@@ -12,8 +12,8 @@ struct rulebook {
 	const struct schedule *schedule;
 	const struct path_plan *plan;
 	const struct update *update;
-	uint64_t first_step; /* number of exchanges completed at open or in the restored
-				checkpoint */
+	uint64_t first_step; /* number of exchanges that each worker had completed at open or in the
+				restored checkpoint */
 };
 
 /* Returns the rule of step t = 1, 2, ... With auto, chosen is a packed choice (recipe/budgets.h).

@@ -50,7 +50,7 @@ int snapshot_write(const struct message *like, float *vector, uint32_t span, uin
 	return 0;
 }
 
-int snapshot_take(const struct message_expect *want, uint8_t *bytes, uint32_t part, float *vector,
+int snapshot_take(struct message_expect *want, uint8_t *bytes, uint32_t part, float *vector,
 		  uint32_t span, const char **why)
 {
 	const struct snapshot_part at = snapshot_part(span, part);
@@ -66,5 +66,6 @@ int snapshot_take(const struct message_expect *want, uint8_t *bytes, uint32_t pa
 		*why = "it is another part of the snapshot than expected";
 		return SLUICE_EWIRE;
 	}
+	want->seq = m.seq;
 	return message_decode(&m, bytes, NULL, vector + at.begin, why);
 }

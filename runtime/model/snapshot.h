@@ -26,8 +26,9 @@ size_t snapshot_part_bytes(uint32_t span);
  * not finite. */
 int snapshot_write(const struct message *like, float *vector, uint32_t span, uint8_t *out);
 /* Decodes one part from bytes[0..part->bytes), which is private memory, to the part's range in
- * vector[0..span). want: the expected header, without the numbers that differ between parts. If the
- * part is refused, returns SLUICE_EWIRE and sets *why. */
-int snapshot_take(const struct message_expect *want, uint8_t *bytes, uint32_t part, float *vector,
+ * vector[0..span). want: the expected header, without the numbers that differ between parts. If its
+ * version (seq) is MESSAGE_ANY, it is set to that of the part. If the part is refused, returns
+ * SLUICE_EWIRE and sets *why. */
+int snapshot_take(struct message_expect *want, uint8_t *bytes, uint32_t part, float *vector,
 		  uint32_t span, const char **why);
 #endif

@@ -76,7 +76,7 @@ static void shard_quorum_restart(struct shard *shard)
 		return;
 	q->wrote = 0;
 	for (int w = 0; w < shard->job->workers; w++)
-		q->of[w] = (struct quorum_worker){ .steps = shard->version };
+		q->of[w] = (struct quorum_worker){ .steps = shard->rules.first_step };
 }
 
 /* ---- messages ---------------------------------------------------------------- */

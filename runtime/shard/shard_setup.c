@@ -26,16 +26,14 @@ struct shard *shard_find(sluice_model *model, uint32_t id)
 	return NULL;
 }
 
-/* Restarts the shard at `version`, with empty rings and log. The caller fills the vectors. The
- * token is held, or no other thread knows the shard yet. */
-void shard_restart(struct shard *shard, uint64_t version)
+void shard_restart(struct shard *shard, uint64_t exchanges, uint64_t version)
 {
 	const struct shard_layout *at = shard->at;
 	shard->version = version;
 	shard->published = version * shard->rules.schedule->n_downs;
 	shard->phase = 0;
 	shard->chosen = 0;
-	shard->rules.first_step = version;
+	shard->rules.first_step = exchanges;
 	shard->log = (struct delta_log){ .ring = home_log(shard->model.home, shard->id),
 					 .ring_bytes = at->log_bytes };
 	shard->reduction.whole = 1; /* so that reduction_clear() clears every coordinate */
@@ -128,7 +126,7 @@ static int open_shard(const struct layout *l, struct shard *shard, uint32_t id)
 		rc = shard_dense_open(shard);
 	if (rc)
 		return rc;
-	shard_restart(shard, 0);
+	shard_restart(shard, 0, 0);
 	return 0;
 }
 

@@ -186,6 +186,17 @@ void lanes_restart(struct lanes *lanes, const struct recipe *recipe, uint64_t st
 	lanes_follow(lanes);
 }
 
+void lanes_resume(struct lanes *lanes, const uint64_t *versions)
+{
+	for (uint32_t s = 0; s < lanes->of.layout->n_shards; s++) {
+		struct shard_io *io = io_of(lanes, s);
+
+		for (uint32_t k = 0; k < lanes->holders; k++)
+			lanes_to(lanes, s)[k].version = versions[s];
+		io->have = io->base = versions[s];
+	}
+}
+
 void lanes_follow(struct lanes *lanes)
 {
 	for (uint32_t s = 0; s < lanes->of.layout->n_shards; s++) {

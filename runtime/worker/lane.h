@@ -34,6 +34,9 @@ uint64_t lanes_memory(const struct layout *l);
  * having published n_downs times in each of its exchanges. */
 void lanes_restart(struct lanes *lanes, const struct recipe *recipe, uint64_t steps,
 		   unsigned n_downs);
+/* After a restart: each shard has published `versions[shard]` times, and this worker has all of
+ * it. */
+void lanes_resume(struct lanes *lanes, const uint64_t *versions);
 /* Called when the job enters another epoch: from then on publications are read from the current
  * holders. */
 void lanes_follow(struct lanes *lanes);

@@ -19,9 +19,10 @@ void __wrap_progress_take(sluice_job *job);
 void __wrap_progress_release(sluice_job *job);
 void __wrap_progress_poll(sluice_job *job);
 void __wrap_worker_restart(struct worker *w, uint64_t version);
-void __wrap_shard_restart(struct shard *shard, uint64_t version);
+void __wrap_shard_restart(struct shard *shard, uint64_t exchanges, uint64_t version);
 int __wrap_shard_publish_snapshot(struct shard *shard);
-int __wrap_model_read_snapshots(sluice_model *model, uint64_t version, float *params);
+int __wrap_model_read_snapshots(sluice_model *model, uint64_t version, float *params,
+				uint64_t *versions);
 int __real_fsync(int fd);
 int __wrap_fsync(int fd);
 
@@ -97,7 +98,7 @@ void __wrap_worker_restart(struct worker *w, uint64_t version)
 	w->step.number = w->step.done = version;
 }
 
-void __wrap_shard_restart(struct shard *shard, uint64_t version)
+void __wrap_shard_restart(struct shard *shard, uint64_t exchanges, uint64_t version)
 {
 	shard->version = version;
 }
@@ -109,7 +110,8 @@ int __wrap_shard_publish_snapshot(struct shard *shard)
 	return 0;
 }
 
-int __wrap_model_read_snapshots(sluice_model *model, uint64_t version, float *params)
+int __wrap_model_read_snapshots(sluice_model *model, uint64_t version, float *params,
+				uint64_t *versions)
 {
 	for (int s = 0; s < SHARDS; s++)
 		if (world.published_version[s] != version)

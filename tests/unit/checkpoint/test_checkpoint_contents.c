@@ -17,6 +17,7 @@
 #define GLOBAL_UP   "up=global(0.2,2) down=all memory=residual"
 #define GLOBAL_DOWN "up=topk(0.2) down=global(0.2,2) memory=residual"
 #define EVERY       "up=all down=all when=every(2)"
+#define QUORUM      "up=all down=all signal=drift memory=none when=every(2) quorum=1"
 #define RAISE       "up=topk(0.1) down=topk(0.1) guard=raise"
 
 enum { COUNT = 40, STEPS = 4 };
@@ -50,6 +51,11 @@ static const struct content contents[] = {
 	{ "up=all down=all", SECTION_WORKER, 0, 0x80000000 | LR_IS_HALF, "learning rate" },
 	{ "up=all down=all", SECTION_SHARD, 0, STEPS + 1, "version" },
 	{ "up=all down=all", SECTION_SHARD, 0, UINT64_MAX, "version" },
+	{ QUORUM, SECTION_SHARD, 0, STEPS / 2, NULL },
+	{ QUORUM, SECTION_SHARD, 0, STEPS / 2 + 5, NULL },
+	{ QUORUM, SECTION_SHARD, 0, STEPS / 2 - 1, "version" },
+	{ QUORUM, SECTION_SHARD, 0, STEPS_MOST + 1, "version" },
+	{ QUORUM, SECTION_SHARD, 0, UINT64_MAX, "version" },
 	{ LAZY, SECTION_WORKER_LAZY, 0, STEPS + 1, "than there were steps" },
 	{ LAZY, SECTION_WORKER_LAZY, 1, STEPS + 1, "than there were steps" },
 	{ LAZY, SECTION_WORKER_LAZY, 2, 2, "neither 0 nor 1" },

@@ -7,6 +7,7 @@
 #include "model/snapshot.h"
 #include "shard/gather.h"
 #include "shard/state.h"
+#include "worker/lane.h"
 #include "worker/local.h"
 #include "worker/state.h"
 #include "worker/upload.h"
@@ -615,7 +616,8 @@ struct saved {
 	char dir[SCRATCH_PATH];
 	float drift[RANKS][N]; /* of the period in which the checkpoint is made */
 	float common[N];
-	struct ledger ledger; /* only its numbers of exchanges */
+	uint64_t version[SHARDS]; /* in the checkpoint */
+	struct ledger ledger;     /* only its numbers of exchanges */
 };
 
 /* The checkpoint is made after the first step of a period, before which rank LATE has missed
@@ -624,7 +626,7 @@ static void save_with_a_late_worker(sluice_job *job, int rank, void *argument)
 {
 	struct saved *a = argument;
 	float params[N], base[N], own[N];
-	uint64_t done = 0;
+	uint64_t done = 0, least = UINT64_MAX;
 	sluice_model *model = open_model(job, params, DENSE "quorum=3 grace=0");
 
 	for (int step = 1; step < 6 * PERIOD; step++) {
@@ -642,12 +644,23 @@ static void save_with_a_late_worker(sluice_job *job, int rank, void *argument)
 	for (int i = 0; i < N; i++)
 		a->drift[rank][i] = base[i] - params[i];
 	CHECK_OK(sluice_checkpoint(model, a->dir));
+	for (uint32_t i = 0; i < model->n_own; i++)
+		a->version[model->shards[i].id] = model->shards[i].version;
 	sluice_model_close(&model);
 
 	model = open_model(job, own, DENSE "quorum=3 grace=0");
 	CHECK_OK(sluice_barrier(job));
 	CHECK_OK(sluice_restore(model, a->dir, own, &done));
 	CHECK(done == 6 * PERIOD - 1);
+	/* The exchanges go on with the numbers that they had. */
+	for (uint32_t s = 0; s < SHARDS; s++) {
+		CHECK(a->version[s] > done / PERIOD);
+		CHECK(lane_have(model->worker->lanes, s) == a->version[s]);
+		least = a->version[s] < least ? a->version[s] : least;
+	}
+	for (uint32_t i = 0; i < model->n_own; i++)
+		CHECK(model->shards[i].version == a->version[model->shards[i].id]);
+	CHECK(step_of(model).exchanges == least);
 	check_same(job, local_base(model->worker->local), N * sizeof(float));
 	memcpy(a->common, local_base(model->worker->local), sizeof(a->common));
 	/* A worker that has the newest exchange continues with the same bits. */
@@ -661,6 +674,7 @@ static void save_with_a_late_worker(sluice_job *job, int rank, void *argument)
 	CHECK_OK(sluice_barrier(job));
 	CHECK_OK(sluice_pull(model, own));
 	check_same(job, own, sizeof(own));
+	CHECK(step_of(model).exchanges > least);
 	sluice_model_close(&model);
 }
 
