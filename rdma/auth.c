@@ -33,7 +33,10 @@ int auth_random(void *bytes, size_t n)
 #include <stdlib.h>
 #include <string.h>
 
-#if OPENSSL_VERSION_NUMBER < 0x30000000L /* the names of OpenSSL 1.1.1 */
+#if OPENSSL_VERSION_NUMBER >= 0x30000000L
+const char auth_library[] = "libcrypto.so.3";
+#else /* the names of OpenSSL 1.1.1 */
+const char auth_library[] = "libcrypto.so.1.1";
 #define EVP_PKEY_get1_encoded_public_key EVP_PKEY_get1_tls_encodedpoint
 #define EVP_PKEY_set1_encoded_public_key EVP_PKEY_set1_tls_encodedpoint
 #endif
@@ -44,6 +47,22 @@ enum {
 	NONCE_HASH_BYTES = AUTH_NONCE_BYTES - NONCE_TIME_BYTES
 };
 
+const char *auth_missing(void)
+{
+	return EVP_sha256() ? NULL :
+			      "libcrypto cannot be loaded: install OpenSSL 3 (Debian: "
+			      "libssl3, RHEL: openssl-libs)";
+}
+
+/* Reports that the crypto library does not do what was asked. */
+static int fail_crypto(const char *what)
+{
+	const char *missing = auth_missing();
+
+	return missing ? fail(SLUICE_ENOSUPP, "%s", missing) :
+			 fail(SLUICE_ENOSUPP, "the crypto library refuses %s", what);
+}
+
 int auth_hmac(const uint8_t key[AUTH_KEY_BYTES], const void *bytes, size_t n,
 	      uint8_t out[HASH_BYTES])
 {
@@ -51,7 +70,7 @@ int auth_hmac(const uint8_t key[AUTH_KEY_BYTES], const void *bytes, size_t n,
 
 	if (HMAC(EVP_sha256(), key, AUTH_KEY_BYTES, bytes, n, out, &len) == NULL ||
 	    len != HASH_BYTES)
-		return fail(SLUICE_ENOSUPP, "the crypto library refuses HMAC-SHA256");
+		return fail_crypto("HMAC-SHA256");
 	return SLUICE_OK;
 }
 
@@ -94,9 +113,7 @@ int auth_private_make(struct auth_private **out)
 		auth_private_free(&p);
 	}
 	OPENSSL_free(point);
-	return *out ? 0 :
-		      fail(SLUICE_ENOSUPP, "the crypto library refuses to make a key for ECDH on "
-					   "P-256");
+	return *out ? 0 : fail_crypto("to make a key for ECDH on P-256");
 }
 
 void auth_private_free(struct auth_private **p)
@@ -149,9 +166,7 @@ int auth_agree(const struct auth_private *p, const uint8_t theirs[AUTH_PUBLIC_BY
 
 	if (!peer)
 		return fail(SLUICE_EWIRE, "its public key is not a point of the curve P-256");
-	rc = derive(p->key, peer, bytes) ?
-		     0 :
-		     fail(SLUICE_ENOSUPP, "the crypto library refuses ECDH on P-256");
+	rc = derive(p->key, peer, bytes) ? 0 : fail_crypto("ECDH on P-256");
 	memcpy(bytes + AUTH_KEY_BYTES, own_first ? p->public_half : theirs, AUTH_PUBLIC_BYTES);
 	memcpy(bytes + AUTH_KEY_BYTES + AUTH_PUBLIC_BYTES, own_first ? theirs : p->public_half,
 	       AUTH_PUBLIC_BYTES);
@@ -250,10 +265,17 @@ int auth_nonce_check(const uint8_t key[AUTH_KEY_BYTES], uint32_t client,
 
 #else
 
+const char auth_library[] = "";
+
+const char *auth_missing(void)
+{
+	return "this libsluice was built without a crypto library";
+}
+
 int auth_private_make(struct auth_private **out)
 {
 	*out = NULL;
-	return fail(SLUICE_ENOSUPP, "this libsluice was built without a crypto library");
+	return fail(SLUICE_ENOSUPP, "%s", auth_missing());
 }
 
 void auth_private_free(struct auth_private **p)

@@ -29,6 +29,10 @@ struct auth_context {
 	uint8_t nonce_client[AUTH_NONCE_BYTES], nonce_server[AUTH_NONCE_BYTES];
 };
 
+/* Returns NULL, or why this machine has no crypto library. A libsluice that is linked with the
+ * library always has it; that of a wheel loads it at the first call. */
+const char *auth_missing(void);
+extern const char auth_library[]; /* the file of the crypto library, such as "libcrypto.so.3" */
 /* Returns 0, or SLUICE_EDEVICE if there are no random numbers. */
 int auth_random(void *bytes, size_t n);
 

@@ -144,8 +144,14 @@ static int holds_entry(const char *folder, const char *prefix)
 	return found;
 }
 
-static int explain_none(void)
+static int explain_none(int error)
 {
+	if (error == ELIBACC)
+		return fail_quietly(
+			SLUICE_ENOSUPP,
+			"libibverbs.so.1 cannot be loaded: install it, librdmacm and the "
+			"drivers (Debian: ibverbs-providers librdmacm1, RHEL: rdma-core "
+			"librdmacm)");
 	if (!holds_entry("/sys/class/infiniband", ""))
 		return fail_quietly(
 			SLUICE_ENOSUPP,
@@ -444,8 +450,9 @@ int verbs_devices_find(const struct verbs_wanted *wanted,
 	if (rc)
 		return rc;
 	verbs_fork_guard();
+	errno = 0;
 	list = ibv_get_device_list(&n);
-	rc = list && n ? find_among(list, n, wanted, out, n_out) : explain_none();
+	rc = list && n ? find_among(list, n, wanted, out, n_out) : explain_none(errno);
 	if (list)
 		ibv_free_device_list(list);
 	return rc;

@@ -261,6 +261,14 @@ int pmix_open(int timeout_ms, const char *node, struct launcher **out)
 		*out = NULL;
 		return 0;
 	}
+	/* The library of a wheel loads libpmix when it calls it first. */
+	if (!PMIx_Get_version())
+		return fail(SLUICE_EBOOT,
+			    "a launcher with PMIx started this process on node %s "
+			    "(PMIX_NAMESPACE=%s), but libpmix.so.2 cannot be loaded: install it on "
+			    "every node (Debian: libpmix2, RHEL: pmix), start the ranks with "
+			    "torchrun, or unset PMIX_NAMESPACE to run alone",
+			    node, getenv("PMIX_NAMESPACE"));
 	l = launcher_new(timeout_ms);
 	if (!l)
 		return fail(SLUICE_ENOMEM, "no memory for the launcher's state");

@@ -17,6 +17,7 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "rdma/auth.h"
 #include "rdma/huge.h"
 #include <errno.h>
 #include <stddef.h>
@@ -98,23 +99,29 @@ static int open_transport(sluice_job *job, const struct transport_ops *ops, int 
 	return 0;
 }
 
+/* Returns NULL, or why this build or this machine lacks what the transport always needs. */
+static const char *transport_lacks(const struct transport_ops *ops)
+{
+	return ops->absent || !ops->admit ? ops->absent : auth_missing();
+}
+
 /* Returns 1 if the transport waits to be opened until a pair of ranks needs it. */
 static int is_put_off(const sluice_job *job, const struct transport_ops *ops)
 {
-	return ops->last_resort && !ops->absent && !transports_named() &&
+	return ops->last_resort && !transport_lacks(ops) && !transports_named() &&
 	       allowed(&job->settings, ops->name) && !opened(job, ops);
 }
 
-/* Handles a transport that is allowed but missing in this build. */
-static int miss_transport(sluice_job *job, const struct transport_ops *ops)
+/* Handles a transport that is allowed, but that this build or this machine cannot have. */
+static int miss_transport(sluice_job *job, const struct transport_ops *ops, const char *why)
 {
+	const char *where = ops->absent ? "this build" : "this machine";
 	const size_t used = strlen(job->unopened);
 	if (transports_named())
-		return fail(SLUICE_ENOSUPP,
-			    "SLUICE_TRANSPORT=%s: this build has no %s transport (%s)",
-			    job->settings.transport, ops->name, ops->absent);
-	snprintf(job->unopened + used, sizeof job->unopened - used,
-		 " %s: this build has none (%s);", ops->name, ops->absent);
+		return fail(SLUICE_ENOSUPP, "SLUICE_TRANSPORT=%s: %s has no %s transport (%s)",
+			    job->settings.transport, where, ops->name, why);
+	snprintf(job->unopened + used, sizeof job->unopened - used, " %s: %s has none (%s);",
+		 ops->name, where, why);
 	return 0;
 }
 
@@ -126,7 +133,8 @@ static int open_transports(sluice_job *job)
 		const struct transport_ops *ops = transports[i];
 		if (!allowed(&job->settings, ops->name) || is_put_off(job, ops))
 			continue;
-		int rc = ops->absent ? miss_transport(job, ops) : open_transport(job, ops, 0, 0);
+		const char *why = transport_lacks(ops);
+		int rc = why ? miss_transport(job, ops, why) : open_transport(job, ops, 0, 0);
 		if (rc)
 			return rc;
 	}

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Reports which PMIx library this program loaded, and what Slurm's own programs report about
+ * Reports which libraries sluice_init() would use, and what Slurm's own programs report about
  * Slurm. */
+#include "rdma/auth.h"
 #include "tools/info/probes.h"
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -8,20 +9,21 @@
 
 static const char section[] = "Launcher";
 
-/* Returns the file of the library that has a symbol, or "" if none has it. */
-static const char *library_of(const char *symbol)
+/* Loads a library as sluice_init() would, and finds one of its functions and the library's path.
+ * Returns NULL if the library is missing. */
+static void *find_function(const char *file, const char *symbol, char path[LINE_BYTES])
 {
-	static char path[LINE_BYTES];
-	void *address = dlsym(RTLD_DEFAULT, symbol);
+	void *handle = dlopen(file, RTLD_LAZY | RTLD_LOCAL);
+	void *address = handle ? dlsym(handle, symbol) : NULL;
 	Dl_info info;
 	char *real;
 
 	if (!address || !dladdr(address, &info) || !info.dli_fname)
-		return "";
+		return NULL;
 	real = realpath(info.dli_fname, NULL);
-	snprintf(path, sizeof(path), "%s", real ? real : info.dli_fname);
+	snprintf(path, LINE_BYTES, "%s", real ? real : info.dli_fname);
 	free(real);
-	return path;
+	return address;
 }
 
 static void pmix(struct report *r)
@@ -29,25 +31,57 @@ static void pmix(struct report *r)
 #ifdef HAVE_PMIX
 	/* The function is looked up by name, so that only slurm/ includes PMIx's header. */
 	const char *(*version)(void);
-	void *address = dlsym(RTLD_DEFAULT, "PMIx_Get_version");
+	char path[LINE_BYTES];
+	void *address = find_function("libpmix.so.2", "PMIx_Get_version", path);
 
-	/* Some linkers drop libraries that seem unused. In that case this loads the library that
-	 * sluice_init() would use. */
-	if (!address && dlopen("libpmix.so.2", RTLD_LAZY | RTLD_GLOBAL))
-		address = dlsym(RTLD_DEFAULT, "PMIx_Get_version");
 	if (address) {
 		memcpy(&version, &address, sizeof(version));
 		report_add(r, VERDICT_OK, section, "pmix", NULL, "%.160s, from %.200s", version(),
-			   library_of("PMIx_Get_version"));
+			   path);
 		return;
 	}
-	report_add(r, VERDICT_WARN, section, "pmix", "install libpmix2",
-		   "libpmix is not found at run time");
+	report_add(r, VERDICT_WARN, section, "pmix",
+		   "install libpmix2 (RHEL: pmix), or start the ranks with torchrun",
+		   "libpmix.so.2 is missing: jobs under srun --mpi=pmix are not possible");
 #else
 	report_add(r, VERDICT_WARN, section, "pmix",
 		   "install libpmix-dev, configure --with-pmix=yes and build again",
 		   "this build has no PMIx: jobs of one process only");
 #endif
+}
+
+/* Reports the libraries that this build can use, and what is impossible without those that are
+ * missing. Libfabric has its own section. */
+static void libraries(struct report *r)
+{
+	static const struct {
+		const char *name, *file, *symbol, *without, *remedy;
+	} used[] = {
+#ifdef HAVE_VERBS
+		{ "libibverbs", "libibverbs.so.1", "ibv_get_device_list", "no RDMA",
+		  "install ibverbs-providers (RHEL: rdma-core)" },
+		{ "librdmacm", "librdmacm.so.1", "rdma_create_id", "no RDMA over Ethernet",
+		  "install librdmacm1 (RHEL: librdmacm)" },
+#endif
+#if defined HAVE_VERBS || defined HAVE_LIBFABRIC
+		{ "libcrypto", auth_library, "HMAC", "no network between nodes",
+		  "install libssl3 (RHEL: openssl-libs)" },
+#endif
+#ifdef HAVE_HWLOC
+		{ "libhwloc", "libhwloc.so.15", "hwloc_topology_init",
+		  "processors and network cards are not chosen by their distance",
+		  "install libhwloc15 (RHEL: hwloc-libs)" },
+#endif
+		{ NULL, NULL, NULL, NULL, NULL },
+	};
+	char path[LINE_BYTES];
+
+	for (size_t i = 0; used[i].name; i++)
+		if (find_function(used[i].file, used[i].symbol, path))
+			report_add(r, VERDICT_INFO, section, used[i].name, NULL, "%s", path);
+		else
+			report_add(r, VERDICT_WARN, section, used[i].name, used[i].remedy,
+				   "%s is missing: %s", used[i].file, used[i].without);
 }
 
 static void first_line(char *text)
@@ -99,14 +133,7 @@ static void slurm(const struct node *node, struct report *r)
 
 void probe_launcher(const struct node *node, struct report *r)
 {
-	const char *path;
-
 	pmix(r);
 	slurm(node, r);
-	path = library_of("ibv_get_device_list");
-	if (*path)
-		report_add(r, VERDICT_INFO, section, "libibverbs", NULL, "%s", path);
-	path = library_of("rdma_create_id");
-	if (*path)
-		report_add(r, VERDICT_INFO, section, "librdmacm", NULL, "%s", path);
+	libraries(r);
 }
