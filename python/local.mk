@@ -12,7 +12,8 @@ python_package = \
 	python/sluice/job.py \
 	python/sluice/model.py \
 	python/sluice/py.typed \
-	python/sluice/recipe.py
+	python/sluice/recipe.py \
+	python/sluice/selftest.py
 python_torch = \
 	python/sluice/torch/__init__.py \
 	python/sluice/torch/_ddp.py \
@@ -43,7 +44,14 @@ python_examples = \
 	python/examples/gpt.sbatch \
 	python/examples/hsdp.py \
 	python/examples/hsdp.sbatch
-EXTRA_DIST += $(python_package) $(python_torch) python/pyproject.toml $(python_examples) \
+wheel_files = \
+	python/wheel/backend.py \
+	python/wheel/libraries \
+	python/wheel/loader.c \
+	python/wheel/loader.h \
+	python/wheel/loaders.awk \
+	python/wheel/pack.py
+EXTRA_DIST += $(python_package) $(python_torch) pyproject.toml $(python_examples) $(wheel_files) \
 	python/tests/abi.py python/tests/ranks.py python/tests/run.sh python/tests/test_cuda.py python/tests/test_gpt.py python/tests/test_local.py \
 	python/tests/test_named.py python/tests/test_sluice.py python/tests/test_torch.py
 
@@ -56,6 +64,46 @@ endif
 
 # A python without sanitizers cannot load a library that has them.
 if !WITH_SANITIZER
-TESTS += python/tests/abi.sh python/tests/local.sh python/tests/sluice.sh python/tests/torch.sh
+TESTS += python/tests/abi.sh python/tests/local.sh python/tests/sluice.sh python/tests/torch.sh python/tests/wheel.sh
 endif
-dist_check_SCRIPTS += python/tests/abi.sh python/tests/local.sh python/tests/sluice.sh python/tests/torch.sh
+dist_check_SCRIPTS += python/tests/abi.sh python/tests/local.sh python/tests/sluice.sh python/tests/torch.sh python/tests/wheel.sh
+
+# "make wheel" writes a file for pip to WHEEL_DIR. It carries the library and sluice-info, which are linked again from the
+# objects of this build, but not with the libraries that a machine may lack: these are loaded when they are needed.
+WHEEL_DIR = dist
+carried = python/wheel/carried
+carried_files = $(carried)/libsluice.so.0=lib/libsluice.so.0 $(carried)/sluice-info=bin/sluice-info
+carried_loaders = $(carried)/loaders.o $(carried)/loader.o
+carried_compile = $(CC) $(DEFS) $(DEFAULT_INCLUDES) $(AM_CPPFLAGS) $(CPPFLAGS) $(AM_CFLAGS) $(CFLAGS) -fPIC -c
+carried_link = $(CC) $(AM_CFLAGS) $(CFLAGS) $(AM_LDFLAGS) $(LDFLAGS)
+if HAVE_CUDA
+carried_module = libsluice_cuda.la
+carried_files += .libs/libsluice_cuda.so=lib/sluice/libsluice_cuda.so
+endif
+
+$(carried)/loaders.c: libinfo.la python/wheel/libraries python/wheel/loaders.awk
+	$(AM_V_GEN)$(MKDIR_P) $(carried) && needed=`$(NM) -u .libs/libinfo.a | sed -n 's/^ *U //p' | sort -u | tr '\n' ' '` && \
+		$(AWK) -v NEEDED="$$needed" -f $(srcdir)/python/wheel/loaders.awk $(srcdir)/python/wheel/libraries >$@.part && \
+		mv $@.part $@
+$(carried)/loaders.o: $(carried)/loaders.c python/wheel/loader.h
+	$(AM_V_CC)$(carried_compile) -o $@ $(carried)/loaders.c
+$(carried)/loader.o: python/wheel/loader.c python/wheel/loader.h $(carried)/loaders.c
+	$(AM_V_CC)$(carried_compile) -o $@ $(srcdir)/python/wheel/loader.c
+$(carried)/libsluice.so.0: libinternal.la $(carried_loaders) runtime/libsluice.map
+	$(AM_V_CCLD)$(carried_link) -shared -Wl,-soname,libsluice.so.0 -Wl,--whole-archive .libs/libinternal.a \
+		-Wl,--no-whole-archive $(carried_loaders) -Wl,--version-script=$(srcdir)/runtime/libsluice.map -Wl,-z,defs \
+		-Wl,-z,nodelete -o $@ -lm -ldl $(LIBS)
+$(carried)/sluice-info: tools/info/main.o libinfo.la $(carried_loaders)
+	$(AM_V_CCLD)$(carried_link) -o $@ tools/info/main.o .libs/libinfo.a $(carried_loaders) -lm -ldl $(LIBS)
+.PHONY: wheel sdist check-wheel
+check-wheel: libinfo.la tools/info/main.o
+	$(srcdir)/python/tests/wheel.sh all
+wheel: $(carried)/libsluice.so.0 $(carried)/sluice-info $(carried_module)
+	$(AM_V_GEN)STRIP="$(STRIP)" $(PACKER) $(srcdir)/python/wheel/pack.py wheel $(srcdir) $(WHEEL_DIR) $(carried_files)
+sdist:
+	$(AM_V_GEN)rm -rf $(carried).tree && $(MAKE) $(AM_MAKEFLAGS) -s distdir distdir=$(carried).tree && \
+		$(PACKER) $(srcdir)/python/wheel/pack.py sdist $(srcdir) $(WHEEL_DIR) $(carried).tree && rm -rf $(carried).tree
+clean-local: clean-wheel
+.PHONY: clean-wheel
+clean-wheel:
+	rm -rf $(carried) $(carried).tree dist

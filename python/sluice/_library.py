@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import glob
 import os
 import re
 import subprocess
@@ -13,6 +14,16 @@ from ._version import VERSION
 from .errors import BY_CODE, Error
 
 SONAME = "libsluice.so.0"
+_HERE = os.path.dirname(os.path.abspath(__file__))
+CARRIED = os.path.join(_HERE, "lib", SONAME)  # only a wheel has it
+
+
+def _refuse_namesake() -> None:
+    """Another project has the name sluice in the Python index, and its files go to the same directory."""
+    for other in glob.glob(os.path.join(os.path.dirname(_HERE), "sluice-[0-9]*-info")):
+        raise ImportError(f"{other} belongs to another project, which is named sluice and has overwritten files of "
+                          "libsluice, or the other way round: uninstall both (pip uninstall sluice libsluice) and "
+                          "install libsluice again, or keep them in separate environments")
 
 
 def _by_pkg_config() -> Tuple[Optional[str], str]:
@@ -28,50 +39,79 @@ def _by_pkg_config() -> Tuple[Optional[str], str]:
     return os.path.join(answer.stdout.strip(), SONAME), ""
 
 
-def _load() -> Tuple[ctypes.CDLL, str]:
-    named = os.environ.get("SLUICE_LIBRARY")
-    if named:
-        try:
-            return ctypes.CDLL(named), named
-        except OSError as error:
-            raise ImportError(f"SLUICE_LIBRARY={named} cannot be loaded: {error}") from None
-    tried: List[str] = []
+class _LinkMap(ctypes.Structure):
+    _fields_ = [("l_addr", ctypes.c_size_t), ("l_name", ctypes.c_char_p)]
+
+
+def _file_of(library: ctypes.CDLL, name: str) -> str:
+    """Returns the path of a loaded library."""
+    found = ctypes.POINTER(_LinkMap)()
+    request = 2  # RTLD_DI_LINKMAP
     try:
-        return ctypes.CDLL(SONAME), SONAME
-    except OSError as error:
-        tried.append(str(error))
-    path, why = _by_pkg_config()
-    if path is None:
-        tried.append(why)
-    else:
-        try:
-            return ctypes.CDLL(path), path
-        except OSError as error:
-            tried.append(str(error))
-    raise ImportError(f"no {SONAME}: {'; '.join(tried)}. Install Sluice, and name its lib directory in "
-                      "LD_LIBRARY_PATH, its pkgconfig directory in PKG_CONFIG_PATH, or the library "
-                      "itself in SLUICE_LIBRARY.")
+        dlinfo = ctypes.CDLL(None).dlinfo
+    except AttributeError:
+        return name
+    dlinfo.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p]
+    if dlinfo(library._handle, request, ctypes.byref(found)) or not found.contents.l_name:
+        return name
+    return os.path.realpath(os.fsdecode(found.contents.l_name))
 
 
-def _check_version(library: ctypes.CDLL, path: str) -> str:
+def _open(name: str, exact: bool = False) -> Tuple[ctypes.CDLL, str, str]:
+    """Loads a library of this package's version. Returns it, its path and the text of its version."""
+    library = ctypes.CDLL(name)
+    file = _file_of(library, name)
     library.sluice_version.restype = ctypes.c_char_p
     text = library.sluice_version(None).decode()
     match = re.match(r"(\d+)\.(\d+)\.", text)
     wanted = VERSION.split(".")
     if not match or list(match.groups()) != wanted[:2]:
-        raise ImportError(f"{path} is Sluice {text}, but this Python package was made for "
+        raise ImportError(f"{file} is Sluice {text}, but this Python package was made for "
                           f"{wanted[0]}.{wanted[1]}.*: install the two from one version, or name the "
                           "right library in SLUICE_LIBRARY")
-    return text
+    if exact and text.split()[0] != VERSION:
+        raise ImportError(f"{file} is Sluice {text}, and this package carries {VERSION}")
+    try:
+        _abi.declare(library)
+    except AttributeError as error:
+        raise ImportError(f"{file}, Sluice {text}, lacks a function of version {VERSION}: {error}; "
+                          "install library and Python package from one version") from None
+    return library, file, text
 
 
-lib, path = _load()
-version = _check_version(lib, path)
-try:
-    _abi.declare(lib)
-except AttributeError as error:
-    raise ImportError(f"{path}, Sluice {version}, lacks a function of version {VERSION}: {error}; "
-                      "install library and Python package from one version") from None
+def _load() -> Tuple[ctypes.CDLL, str, str, str]:
+    """Returns the library, its path, the text of its version, and how it was found."""
+    named = os.environ.get("SLUICE_LIBRARY")
+    if named:
+        try:
+            return (*_open(named), "named by SLUICE_LIBRARY")
+        except OSError as error:
+            raise ImportError(f"SLUICE_LIBRARY={named} cannot be loaded: {error}") from None
+    # An installed library is that of the C programs on this machine, so it is preferred to the carried one.
+    carries, tried = os.path.exists(CARRIED), []
+    for how, find in (("found by the dynamic linker", lambda: (SONAME, "")),
+                      ("found by pkg-config", _by_pkg_config),
+                      ("carried by this package", lambda: (CARRIED if carries else None, ""))):
+        name, why = find()
+        if name is None:
+            tried += [why] if why else []
+            continue
+        try:
+            return (*_open(name, exact=carries), how)
+        except OSError as error:
+            tried.append(str(error))
+        except ImportError as error:
+            if not carries:
+                raise
+            refused.append(str(error))
+    raise ImportError(f"no {SONAME}: {'; '.join(tried + refused)}. Install the wheel libsluice, or Sluice itself, and "
+                      "name its lib directory in LD_LIBRARY_PATH, its pkgconfig directory in PKG_CONFIG_PATH, or the "
+                      "library itself in SLUICE_LIBRARY.")
+
+
+_refuse_namesake()
+refused: List[str] = []  # why an installed library is not used
+lib, path, version, origin = _load()
 
 
 def failure(code: int) -> Error:

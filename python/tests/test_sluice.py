@@ -66,7 +66,8 @@ class Library(unittest.TestCase):
         from sluice.info import program
         said = [subprocess.run(command, text=True, stdout=subprocess.PIPE, timeout=120).stdout.splitlines()
                 for command in ([sys.executable, "-m", "sluice.info"], [program()])]
-        self.assertIn(f"Sluice {sluice.library_version}, library {sluice.library_path}", said[0])
+        self.assertEqual(f"Sluice {sluice.library_version}, library {sluice.library_path} (named by SLUICE_LIBRARY)",
+                         said[0][0])
         headings = [[line for line in lines if line and not line.startswith(" ")] for lines in said]
         self.assertEqual(headings[0][1:], headings[1])
         self.assertTrue(any("SLUICE_TRANSPORT" in line for line in said[0]), said[0])
