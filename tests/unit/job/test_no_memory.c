@@ -111,6 +111,7 @@ static int open_region(sluice_job *job)
 	const int rc = sluice_region_open(job, 5000, &region);
 
 	left = -1;
+	sluice_region_close(&region);
 	return rc;
 }
 
@@ -128,10 +129,13 @@ TEST(region_of_ranks_that_connect_for_it__one_without_memory__all_ranks_refuse_i
 static int make_group(sluice_job *job)
 {
 	sluice_job *group = NULL;
-	const int rc = sluice_split(job, 0, 0, &group);
+	int rc = sluice_split(job, 0, 0, &group);
 
 	left = -1;
-	return rc ? rc : sluice_barrier(group);
+	if (!rc)
+		rc = sluice_barrier(group);
+	sluice_finalize(&group);
+	return rc;
 }
 
 TEST(group__one_rank_without_memory__all_ranks_refuse_it)
