@@ -107,7 +107,7 @@ KERNEL(gather_push, push_gather_args)
 
 /* table[b][v] is the value v at byte b, multiplied by the power of x for the distance between a
  * thread's words. The table is needed only if threads have several words. */
-enum { BYTES_OF_WORD = 4, BYTE_VALUES = 256 };
+enum { BYTES_OF_WORD = 4, BYTE_VALUES = 256, SEAL_AT_ONCE = 8 };
 
 struct seal_shared {
 	uint32_t table[BYTES_OF_WORD][BYTE_VALUES];
@@ -145,23 +145,33 @@ __device__ static inline uint32_t seal_words(const struct seal_shared *sh,
 {
 	const uint32_t *from = (const uint32_t *)(const void *)place->payload;
 	uint32_t *to = (uint32_t *)(void *)place->copy;
-	uint64_t i = (words - 1 - mine) % stride;
+	uint32_t i = (words - 1 - mine) % stride; /* there are fewer than 2^31 words */
 	uint32_t sum = i == 0 ? CHECKSUM_BEGIN : 0;
 
 	if (mine >= words)
 		return 0;
-	for (;;) {
-		const uint32_t word = from[i]; /* devices are little-endian */
+	/* All loads of one iteration precede the products, so that several are under way. */
+	for (; i < words; i += SEAL_AT_ONCE * stride) {
+		uint32_t word[SEAL_AT_ONCE]; /* devices are little-endian */
 
-		if (to)
-			to[i] = word;
-		*largest = (word & KEY_MASK) > *largest ? word & KEY_MASK : *largest;
-		sum ^= word;
-		i += stride;
-		if (i >= words)
-			return sum;
-		sum = times_stride(sh, sum);
+		UNROLL
+		for (unsigned j = 0; j < SEAL_AT_ONCE; j++)
+			word[j] = i + j * stride < words ? from[i + j * stride] : 0;
+		UNROLL
+		for (unsigned j = 0; j < SEAL_AT_ONCE; j++) {
+			const uint32_t at = i + j * stride;
+
+			if (at >= words)
+				break;
+			if (to)
+				to[at] = word[j];
+			*largest = (word[j] & KEY_MASK) > *largest ? word[j] & KEY_MASK : *largest;
+			sum ^= word[j];
+			if (at + stride < words)
+				sum = times_stride(sh, sum);
+		}
 	}
+	return sum;
 }
 
 KERNEL(seal, seal_args)
