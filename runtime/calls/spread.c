@@ -45,7 +45,7 @@ static int read_from_rank0(sluice_model *model, const uint8_t *descriptor)
 			progress_release(job);
 		}
 		if (!rc)
-			rc = shard_publish_snapshot(shard);
+			rc = shard_publish_snapshot(shard, 0);
 	}
 	region_close(&buffer);
 	if (source)

@@ -322,7 +322,7 @@ static int load_state(struct meeting *m, const struct contents *contents,
 		contents_restore_window(model, contents);
 	for (uint32_t i = 0; i < model->n_own && !rc; i++) {
 		progress_take(job);
-		rc = shard_publish_snapshot(&model->shards[i]);
+		rc = shard_publish_snapshot(&model->shards[i], 0);
 		progress_release(job);
 	}
 	return rc;

@@ -38,6 +38,10 @@
  *         span and count
  * A support (kind 4) has positions and no values.
  *
+ * In a snapshot that is written during a training with quorum=, divisor and anchor have a byte for
+ * each flag, from the lowest on: 1 if the flag was raised in the newest publication, 2 if it was
+ * raised in the one before, and so on; 0 if this was more than 254 publications ago, or never.
+ *
  * Values in f32, f16 (of value * scale) and bf16 are stored as they are. Values in few bits are
  * codes, packed LSB first (few_bits.h):
  * uniform: a float step for each block of values, then count codes of b bits; scale is 1
@@ -107,7 +111,8 @@ struct message {
 	 * otherwise 0. */
 	float norm;
 	/* svrg: the number of anchors before the anchor to which this message belongs; innovation:
-	 * the count of uploads (model.h); otherwise 0. */
+	 * the count of uploads (model.h); quorum: the number of collectives that the worker has
+	 * completed, or the one that it joins; otherwise 0. */
 	uint32_t anchor;
 	float scale, lr;
 	uint32_t payload_bytes; /* set by message_encode */

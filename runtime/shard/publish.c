@@ -198,11 +198,13 @@ void publish_step_ends(struct shard *shard)
 	gather_step_ends(shard);
 }
 
-int shard_publish_snapshot(struct shard *shard)
+int shard_publish_snapshot(struct shard *shard, uint64_t flags)
 {
 	struct message m = publish_head(shard, MESSAGE_SNAPSHOT);
 
 	m.seq = m.step = m.have_version = shard->version;
+	m.divisor = (uint32_t)flags;
+	m.anchor = (uint32_t)(flags >> 32);
 	return snapshot_write(&m, shard->copy, m.span,
 			      home_snapshot(shard->model.home, shard->id)) ?
 		       fail(SLUICE_ENUMERIC, "the parameters of shard %u are NaN or infinite",

@@ -60,6 +60,7 @@ struct message publish_next(const struct shard *shard, enum message_kind kind, u
 struct message publish_delta(const struct shard *shard, uint32_t n);
 /* Counts the step. Called after its delta was published and added to the copy. */
 void publish_step_ends(struct shard *shard);
-/* Writes the copy as a snapshot entry of the current version. */
-int shard_publish_snapshot(struct shard *shard);
+/* Writes the copy as a snapshot entry of the current version. flags: how long ago they were raised
+ * (compress/message.h), with quorum=; otherwise 0. */
+int shard_publish_snapshot(struct shard *shard, uint64_t flags);
 #endif

@@ -16,6 +16,9 @@
 #include "shard/reduce.h"
 #include "shard/state.h"
 #include <stdlib.h>
+#include <string.h>
+
+enum { FLAGS = 8 }; /* of sluice_raise() */
 
 struct quorum_worker {
 	uint64_t steps;  /* its pushes that were counted */
@@ -33,6 +36,7 @@ struct quorum_shard {
 	uint64_t since;     /* time or turn at which it began */
 	int wrote;          /* 1: the snapshot is that of publication `snapshot` */
 	uint64_t snapshot;
+	uint64_t raised[FLAGS]; /* the newest publication with each flag; 0: there is none */
 	struct quorum_worker of[];
 };
 
@@ -75,6 +79,7 @@ static void shard_quorum_restart(struct shard *shard)
 	if (!q)
 		return;
 	q->wrote = 0;
+	memset(q->raised, 0, sizeof(q->raised));
 	for (int w = 0; w < shard->job->workers; w++)
 		q->of[w] = (struct quorum_worker){ .steps = shard->rules.first_step };
 }
@@ -126,6 +131,19 @@ static int is_far(const struct shard *shard, uint64_t publication)
 	return shard->published - publication > QUORUM_LOG_ENTRIES;
 }
 
+/* Returns how long ago each flag was raised, as a snapshot has it (compress/message.h). */
+static uint64_t flags_ago(const struct shard *shard)
+{
+	uint64_t all = 0;
+
+	for (int f = 0; f < FLAGS; f++) {
+		const uint64_t at = shard->quorum->raised[f], ago = shard->published - at + 1;
+
+		all |= at && ago <= UINT8_MAX ? ago << 8 * f : 0;
+	}
+	return all;
+}
+
 /* Answers a worker that holds `have` and is too far behind for the log, or does not know what it
  * has missed. Another worker may be reading the snapshot, so it is replaced only when the log no
  * longer continues it. */
@@ -135,7 +153,7 @@ static void answer_ask(struct shard *shard, int worker, uint64_t have)
 	int rc = 0;
 
 	if (is_far(shard, have) && (!q->wrote || is_far(shard, q->snapshot))) {
-		rc = shard_publish_snapshot(shard);
+		rc = shard_publish_snapshot(shard, flags_ago(shard));
 		q->wrote = !rc;
 		q->snapshot = shard->version;
 	}
@@ -327,6 +345,9 @@ static int shard_quorum_counts(const struct shard *shard, int worker)
 /* Called when the exchange is published. */
 static void shard_quorum_step_ends(struct shard *shard)
 {
+	for (int f = 0; f < FLAGS; f++)
+		if (gather_view(shard)->raised >> f & 1)
+			shard->quorum->raised[f] = shard->published;
 	for (int w = 0; w < shard->job->workers; w++) {
 		struct quorum_worker *of = &shard->quorum->of[w];
 

@@ -209,6 +209,20 @@ static const char *judge_part(const struct worker *w, uint32_t shard, const stru
 	return NULL;
 }
 
+/* Returns the flags that were raised after publication `have`. m: of a snapshot. */
+static unsigned flags_since(const struct message *m, uint64_t have)
+{
+	const uint64_t ago = m->divisor | (uint64_t)m->anchor << 32;
+	unsigned raised = 0;
+
+	for (int f = 0; f < 8; f++) {
+		const uint64_t n = ago >> 8 * f & 0xff;
+
+		raised |= (unsigned)(n && m->seq + 1 > have + n) << f;
+	}
+	return raised;
+}
+
 /* Takes a part of a snapshot in place of the shard's common parameters. */
 static void take_common(struct worker *w, uint32_t shard, const struct message *m,
 			const uint8_t *copy)
@@ -239,6 +253,7 @@ static void take_common(struct worker *w, uint32_t shard, const struct message *
 	of->reading = READS_DELTAS;
 	of->applied += m->seq - lane_have(w->lanes, shard);
 	of->counted = 0;
+	step_shard_ends(&w->step, flags_since(m, lane_have(w->lanes, shard)));
 	lane_took(w->lanes, shard, m->seq, m->seq);
 }
 

@@ -20,7 +20,7 @@ void __wrap_progress_release(sluice_job *job);
 void __wrap_progress_poll(sluice_job *job);
 void __wrap_worker_restart(struct worker *w, uint64_t version);
 void __wrap_shard_restart(struct shard *shard, uint64_t exchanges, uint64_t version);
-int __wrap_shard_publish_snapshot(struct shard *shard);
+int __wrap_shard_publish_snapshot(struct shard *shard, uint64_t flags);
 int __wrap_model_read_snapshots(sluice_model *model, uint64_t version, float *params,
 				uint64_t *versions);
 int __real_fsync(int fd);
@@ -103,7 +103,7 @@ void __wrap_shard_restart(struct shard *shard, uint64_t exchanges, uint64_t vers
 	shard->version = version;
 }
 
-int __wrap_shard_publish_snapshot(struct shard *shard)
+int __wrap_shard_publish_snapshot(struct shard *shard, uint64_t flags)
 {
 	memcpy(world.published + shard->at->begin, shard->copy, shard->at->span * sizeof(float));
 	world.published_version[shard->id] = shard->version;

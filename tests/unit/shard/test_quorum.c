@@ -339,6 +339,43 @@ TEST(quorum__a_pull_without_a_push__the_next_exchange_counts_what_it_brought_as_
 	run_in_job(RANKS, pull_and_exchange, shared_memory(sizeof(struct ledger)));
 }
 
+/* Rank 0 raises a flag in exchange 3, and another in exchange 4 and 8, while rank LATE sleeps. */
+static void raise_while_one_sleeps(sluice_job *job, int rank, void *argument)
+{
+	enum { BEFORE = 1, OTHERS = 10, ONCE = 1, TWICE = 0x80 };
+	struct ledger *l = argument;
+	float params[N];
+	unsigned got = 0;
+	sluice_model *model = open_model(job, params, DENSE "quorum=3 grace=0.01");
+
+	for (int e = 0; e < BEFORE + OTHERS + 2; e++) {
+		if (e == BEFORE)
+			CHECK_OK(sluice_barrier(job));
+		if (rank == LATE && e == BEFORE)
+			for (int r = 0; r < LATE; r++)
+				await_exchanges(job, l, r, BEFORE + OTHERS);
+		if (rank == 0 && (e == 3 || e == 4 || e == 8))
+			sluice_raise(model, e == 3 ? ONCE : TWICE);
+		if (rank == 0 && e == BEFORE + OTHERS)
+			sluice_raise(model, ONCE << 1);
+		exchange(model, l, rank, params);
+		if (rank == LATE && e == BEFORE)
+			CHECK((step_of(model).raised & (ONCE | TWICE)) == (ONCE | TWICE));
+		else if (rank == LATE && e == BEFORE + 1)
+			CHECK(!(step_of(model).raised & (ONCE | TWICE)));
+		got |= step_of(model).raised;
+	}
+	finish(job, model, params);
+	got |= step_of(model).raised;
+	CHECK(got == (ONCE | ONCE << 1 | TWICE));
+	sluice_model_close(&model);
+}
+
+TEST(quorum__flags_are_raised_in_exchanges_that_a_worker_skips__it_gets_them_once)
+{
+	run_in_job(RANKS, raise_while_one_sleeps, shared_memory(sizeof(struct ledger)));
+}
+
 /* ---- collectives ---------------------------------------------------------------- */
 
 /* Each rank exchanges, joins a collective before its pull, and exchanges again. */
