@@ -17,7 +17,8 @@ from ._ddp import Compression, compress
 from ._fsdp import Replication, replicate
 from ._group import StoreBootstrap, default_job, process_group
 from ._local import LocalSteps
+from ._monitor import Monitor
 from ._optimizer import Optimizer
 
-__all__ = ["Compression", "LocalSteps", "Optimizer", "Replication", "StoreBootstrap", "compress", "default_job",
+__all__ = ["Compression", "LocalSteps", "Monitor", "Optimizer", "Replication", "StoreBootstrap", "compress", "default_job",
            "process_group", "replicate"]

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Tests sluice.torch.Monitor on the CPU, in jobs of two ranks. torch.sh runs it."""
+import io
+import unittest
+
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+from torch.nn.parallel import DistributedDataParallel
+
+import ranks
+import sluice
+import sluice.torch
+
+SPARSE = "up=topk(0.1),uniform(4) down=topk(0.2) memory=residual"
+
+
+class Writer:
+    def __init__(self):
+        self.rows = []
+
+    def add_scalar(self, name, value, step):
+        self.rows.append((step, name, float(value)))
+
+    def of(self, name):
+        return [(step, value) for step, row, value in self.rows if row == "sluice/" + name]
+
+
+class Run:
+    def __init__(self):
+        self.logged = []
+
+    def log(self, values, step):
+        self.logged.append((step, values))
+
+
+def network():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(40, 50), nn.ReLU(), nn.Linear(50, 4))
+
+
+def train(model, optimizer, monitor, steps):
+    for _ in range(steps):
+        optimizer.zero_grad()
+        x = torch.randn(8, 40)
+        cross_entropy(model(x), x[:, :4].argmax(1)).backward()
+        optimizer.step()
+        monitor.step()
+
+
+def hook(job, _):
+    sluice.torch.process_group(job)
+    ddp = DistributedDataParallel(network())
+    writer, out = Writer(), io.StringIO()
+    with sluice.torch.compress(ddp, SPARSE, job=job) as state:
+        with sluice.torch.Monitor(state, writer, every=4, error=True, out=out) as monitor:
+            train(ddp, torch.optim.SGD(ddp.parameters(), lr=0.1), monitor, 10)
+            stats = state.stats()
+        lines = out.getvalue().splitlines()
+        totals = state.totals()
+    if job.rank:
+        assert not lines, lines
+    else:
+        count = sum(p.numel() for p in ddp.parameters())
+        assert len(lines) == 2, lines
+        assert lines[0].startswith(f"sluice: 2 workers over shm, {count} parameters: a step pushes about "), lines[0]
+        assert "a dense one 9.02 kB; recipe up=topk(0.1),uniform(4" in lines[0], lines[0]
+        assert lines[1].startswith("sluice: 10 steps in "), lines[1]
+        assert f"({100 * totals['saved']:.2f} % saved); rank 0 waited " in lines[1], lines[1]
+    for name in ("mb_up", "mb_down", "times_fewer", "step_ms", "wait_ms", "share", "residual_norm", "density_up",
+                 "compression_error"):
+        assert [step for step, _ in writer.of(name)] == [4, 8], (name, writer.rows)
+    for step, value in writer.of("density_up") + writer.of("share") + writer.of("compression_error"):
+        assert 0 < value < 1, (step, value)
+    assert all(value == 4 for _, value in writer.of("bits_up")), writer.of("bits_up")
+    # both records together have the bytes of eight of the ten equal steps
+    sent = 4e6 * sum(value for _, value in writer.of("mb_up"))
+    assert 0.75 * stats["rank_pushed_bytes"] < sent < 0.85 * stats["rank_pushed_bytes"], (sent, stats)
+    job.close()
+
+
+def others(job, _):
+    for make in (lambda m: sluice.torch.Optimizer(m, SPARSE, lr=0.1, job=job),
+                 lambda m: sluice.torch.LocalSteps(m, torch.optim.SGD(m.parameters(), lr=0.1), "diloco when=every(2)",
+                                                   job=job)):
+        model, run, seen = network(), Run(), []
+        state = make(model)
+        with sluice.torch.Monitor(state, run, every=2, out=None) as monitor:
+            train(model, state, monitor, 4)
+        assert [step for step, _ in run.logged] == [2, 4], run.logged
+        assert all(values["sluice/times_fewer"] > 0 for _, values in run.logged), run.logged
+        with sluice.torch.Monitor(state, lambda values, step: seen.append(step), every=1, prefix="", out=None) as monitor:
+            train(model, state, monitor, 2)
+        assert seen == [5, 6], seen
+        for bad, why in (({"every": 0}, "every=0, must be 1 or more"), ({"writer": 3}, "must have add_scalar")):
+            try:
+                sluice.torch.Monitor(state, **bad)
+            except sluice.InvalidError as error:
+                assert why in str(error), error
+            else:
+                raise AssertionError(f"{bad} was accepted")
+        state.close()
+    job.close()
+
+
+class MonitorTest(unittest.TestCase):
+    def test_hook(self):
+        ranks.run(2, "hook").all_well()
+
+    def test_others(self):
+        ranks.run(2, "others").all_well()
+
+
+if __name__ == "__main__":
+    unittest.main()
