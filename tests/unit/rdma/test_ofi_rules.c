@@ -1111,6 +1111,18 @@ static int live(struct pair *p)
 	return rc || !fake_ofi.hmem ? rc : live_device(p);
 }
 
+/* On a busy machine the short limit for a lost peer may expire although no call fails. */
+static void live_untouched(void (*play)(void))
+{
+	struct pair p;
+
+	play();
+	lost_ms = WAIT_MS;
+	assert_int_equal(live(&p), 0);
+	check_closed(&p);
+	lost_ms = WALK_LOST_MS;
+}
+
 static void walk(void (*play)(void), unsigned least)
 {
 	unsigned n, errors = 0;
@@ -1138,12 +1150,11 @@ static void walk(void (*play)(void), unsigned least)
 		if (leak)
 			fail_msg("call %u (%s), status %d: %s", n, fake_ofi_counts.failed, rc,
 				 leak);
-		if (!fake_ofi_counts.failed[0]) {
-			assert_int_equal(rc, 0); /* untouched */
+		if (!fake_ofi_counts.failed[0])
 			break;
-		}
 		errors += rc != 0;
 	}
+	live_untouched(play);
 	print_message("%u calls: %u errors\n", n - 1, errors);
 	assert_in_range(n, least, LIVES_MAX - 1);
 	assert_true(errors > 0);
