@@ -149,6 +149,7 @@ struct device_push {
 	enum device_payload payload;
 	struct device_select select;
 	struct device_values values; /* for DEVICE_PAIRS and DEVICE_DENSE */
+	int densest;                 /* for DEVICE_PAIRS: 1 allows Rice codes (message.h) */
 	/* For DEVICE_PAIRS. If this is set and every part was packed, the push itself settles, as
 	 * settle() does, and clears the velocity `masked`. */
 	int settle;

@@ -27,6 +27,7 @@ struct device_pack {
 	uint8_t *payload; /* message_bound() bytes, 4-byte aligned */
 	uint32_t base, count, span;
 	int value_type; /* enum value_type */
+	int densest;    /* 1 allows Rice codes */
 };
 
 struct device_packed {

@@ -68,7 +68,8 @@ struct push_pack_args {
 	struct push_part *part;
 	uint32_t parts;
 	struct value_coding values;
-	uint64_t *block_sums; /* one per block of the grid */
+	int densest;          /* 1 allows Rice codes */
+	uint64_t *block_sums; /* as in struct pack_args */
 	uint8_t *widths;      /* an entry per delta block of all parts */
 };
 

@@ -104,6 +104,7 @@ int encoder_pack(const struct encoder *e, const struct encoding *what)
 					     .part = what->part,
 					     .parts = what->parts,
 					     .values = coding_of(what),
+					     .densest = what->push->densest,
 					     .block_sums = v->block_sums,
 					     .widths = e->widths };
 	const uint32_t most = most_entries(what);

@@ -3,7 +3,8 @@
  * Each part has a team of blocks. The team first computes the widths of all delta blocks. When
  * every block knows all lengths, the team chooses the coding and writes the payload. 256 threads,
  * any grid; a warp handles a delta block of 128 gaps. Memory per entry: 8 bytes read twice, and the
- * bytes written. Shared memory: 6.3 KiB. Equal input gives equal bytes for every grid. */
+ * bytes written, which are cleared first if threads set single bits. Shared memory: 6.3 KiB. Equal
+ * input gives equal bytes for every grid. */
 #include "gpu/pack.h"
 #include "gpu/compressor.h"
 #include "gpu/kernel.h"
@@ -47,12 +48,20 @@ __device__ static inline uint32_t gap_at(const struct pack_args *a, uint32_t i)
 
 /* ---- first: lengths -------------------------------------------------------- */
 
-/* Computes the widths of this block's run of delta blocks. Returns their total length in bytes on
- * every thread. */
-__device__ static inline uint64_t measure_gaps(const struct pack_args *a, struct run run,
-					       struct pack_shared *sh)
+/* Returns the number of low bits of a gap in Rice codes. */
+__device__ static inline unsigned low_bits(const struct pack_args *a)
 {
-	uint64_t bytes = 0, all;
+	return a->count ? rice_low_bits(a->count, a->span) : 0;
+}
+
+/* Computes the widths of this block's run of delta blocks. Stores the run's length in delta blocks,
+ * in bytes, and in unary codes of Rice, in bits. */
+__device__ static inline void measure_gaps(const struct pack_args *a, struct team t, struct run run,
+					   struct pack_shared *sh)
+{
+	const unsigned low = a->densest ? low_bits(a) : 0;
+	uint64_t *sums = a->block_sums + t.first + t.block;
+	uint64_t bytes = 0, unary = 0;
 	uint32_t largest = 0;
 
 	for (uint32_t b = run.begin + warp_id(); b < run.end; b += WARPS) {
@@ -61,8 +70,10 @@ __device__ static inline uint64_t measure_gaps(const struct pack_args *a, struct
 
 		for (unsigned g = lane_id(); g < n; g += LANES) {
 			uint32_t magnitude = float_bits(a->value[first + g]) & F32_MAGNITUDE;
+			uint32_t gap = gap_at(a, first + g);
 
-			gaps |= gap_at(a, first + g);
+			gaps |= gap;
+			unary += (uint64_t)(gap >> low) + 1;
 			largest = magnitude > largest ? magnitude : largest;
 		}
 		gaps = __reduce_or_sync(ALL_LANES, gaps);
@@ -75,8 +86,29 @@ __device__ static inline uint64_t measure_gaps(const struct pack_args *a, struct
 	largest = __reduce_max_sync(ALL_LANES, largest);
 	if (lane_id() == 0 && largest)
 		atomicMax(&a->state->largest, largest);
-	block_before(bytes, sh->sums, &all);
-	return all;
+	block_before(bytes, sh->sums, &bytes);
+	if (a->densest)
+		block_before(unary, sh->sums, &unary);
+	if (threadIdx.x == 0) {
+		sums[0] = bytes;
+		sums[GRID_MOST] = unary;
+	}
+}
+
+/* Adds up the numbers that the blocks of a team have stored. Returns the sum of those before this
+ * block. */
+__device__ static inline uint64_t team_before(const uint64_t *sums, struct team t,
+					      struct pack_shared *sh, uint64_t *all)
+{
+	uint64_t whole = 0, before = 0;
+
+	for (unsigned b = threadIdx.x; b < t.blocks; b += BLOCK) {
+		whole += sums[t.first + b];
+		before += b < t.block ? sums[t.first + b] : 0;
+	}
+	block_before(before, sh->sums, &before);
+	block_before(whole, sh->sums, all);
+	return before;
 }
 
 struct choice {
@@ -95,7 +127,7 @@ __device__ static inline void consider(struct choice *c, enum index_coding codin
 }
 
 __device__ static inline struct choice choose_coding(const struct pack_args *a,
-						     uint64_t delta_bytes)
+						     uint64_t delta_bytes, uint64_t unary)
 {
 	const uint64_t values = section_of_values(a->count, &a->values);
 	struct choice c;
@@ -113,6 +145,11 @@ __device__ static inline struct choice choose_coding(const struct pack_args *a,
 	consider(&c, CODING_BITMAP, section_of_bitmap(a->span), values);
 	consider(&c, CODING_DELTA,
 		 section_padded(section_padded(delta_blocks(a->count)) + delta_bytes), values);
+	if (a->densest)
+		consider(&c, CODING_RICE,
+			 section_padded(bytes_of_bits((uint64_t)a->count * low_bits(a)) +
+					bytes_of_bits(unary)),
+			 values);
 	return c;
 }
 
@@ -220,6 +257,41 @@ __device__ static inline void write_delta(const struct pack_args *a, struct run 
 	}
 }
 
+/* Sets bits of the payload, which must be zero, from bit `at` on. */
+__device__ static inline void set_bits(uint8_t *payload, uint64_t at, uint32_t bits)
+{
+	uint32_t *word = (uint32_t *)(void *)payload + at / 32;
+	const unsigned shift = at % 32;
+
+	if (bits << shift)
+		atomicOr(word, bits << shift);
+	if (shift && bits >> (32 - shift))
+		atomicOr(word + 1, bits >> (32 - shift));
+}
+
+/* before: the number of unary bits before this block's run. */
+__device__ static inline void write_rice(const struct pack_args *a, struct run run, uint64_t before,
+					 struct pack_shared *sh)
+{
+	const unsigned low = low_bits(a);
+	const uint64_t unary = 8 * bytes_of_bits((uint64_t)a->count * low);
+	uint64_t end = (uint64_t)run.end * DELTA_BLOCK, all;
+
+	end = end < a->count ? end : a->count;
+	for (uint64_t from = (uint64_t)run.begin * DELTA_BLOCK; from < end; from += BLOCK) {
+		const uint64_t i = from + threadIdx.x;
+		const uint32_t gap = i < end ? gap_at(a, (uint32_t)i) : 0;
+		const uint64_t length = i < end ? (uint64_t)(gap >> low) + 1 : 0;
+		const uint64_t place = before + block_before(length, sh->sums, &all);
+
+		if (i < end) {
+			set_bits(a->payload, i * low, gap & ((1u << low) - 1));
+			set_bits(a->payload, unary + place + length - 1, 1);
+		}
+		before += all;
+	}
+}
+
 /* One thread writes the padding. */
 __device__ static inline void write_padding(const struct pack_args *a, struct choice c,
 					    uint64_t delta_bytes)
@@ -241,25 +313,22 @@ __device__ static inline void pack_list(const struct pack_args *a, struct team t
 					struct pack_shared *sh)
 {
 	const struct run run = run_of_block(a, t);
-	uint64_t *sums = a->block_sums + t.first;
-	uint64_t mine = measure_gaps(a, run, sh), before = 0, whole = 0, delta_bytes;
+	const uint64_t *of_unary = a->block_sums + GRID_MOST;
+	uint64_t before, delta_bytes, unary = 0;
 	uint32_t passed = 0;
 	struct choice c;
 	float scale;
 
-	if (threadIdx.x == 0)
-		sums[t.block] = mine;
+	measure_gaps(a, t, run, sh);
 	team_barrier(&a->state->barrier, &passed, t.blocks);
-	for (unsigned b = threadIdx.x; b < t.blocks; b += BLOCK) {
-		whole += sums[b];
-		before += b < t.block ? sums[b] : 0;
-	}
-	block_before(before, sh->sums, &before);
-	block_before(whole, sh->sums, &delta_bytes);
-	c = choose_coding(a, delta_bytes);
+	before = team_before(a->block_sums, t, sh, &delta_bytes);
+	if (a->densest)
+		team_before(of_unary, t, sh, &unary);
+	c = choose_coding(a, delta_bytes, unary);
 	scale = a->values.type == VALUE_F16 ? f16_scale_of(look(&a->state->largest)) : 1.0f;
-	if (c.coding == CODING_BITMAP || (c.coding == CODING_DENSE && a->count < a->span)) {
-		write_zeros(t, a->payload, c.coding == CODING_BITMAP ? c.indices : c.payload);
+	if (c.coding == CODING_BITMAP || c.coding == CODING_RICE ||
+	    (c.coding == CODING_DENSE && a->count < a->span)) {
+		write_zeros(t, a->payload, c.coding == CODING_DENSE ? c.payload : c.indices);
 		team_barrier(&a->state->barrier, &passed, t.blocks);
 	}
 	switch (c.coding) {
@@ -270,6 +339,7 @@ __device__ static inline void pack_list(const struct pack_args *a, struct team t
 		break;
 	case CODING_BITMAP: write_bitmap(a, t); break;
 	case CODING_DELTA: write_delta(a, run, before, sh); break;
+	case CODING_RICE: write_rice(a, run, team_before(of_unary, t, sh, &unary), sh); break;
 	default: break;
 	}
 	if (!value_few_bits(a->values.type))
@@ -307,6 +377,7 @@ __device__ static inline void part_args(const struct push_pack_args *a, uint32_t
 	out->count = range.count;
 	out->span = place->span;
 	out->values = a->values;
+	out->densest = a->densest;
 	out->state = &a->part[p].packing;
 	out->block_sums = a->block_sums;
 	out->widths = a->widths + range.first / DELTA_BLOCK + p;

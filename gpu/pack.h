@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Makes the payload of a message on the device, byte for byte as message_encode() does (layout in
- * runtime/compress/message.h): the cheapest of raw, run, delta, bitmap and dense, then the values.
- * The host makes the header and parts.cu the checksum. Called by selector.c for lists of a known
- * length, and by compressor.c (compressor.h) for the shards' parts of a selection, whose lengths
- * only the device knows. If values are in few bits, quantize.cu writes them after the positions. */
+ * runtime/compress/message.h): the cheapest of raw, run, delta, bitmap, dense and, if allowed,
+ * Rice, then the values. The host makes the header and parts.cu the checksum. Called by selector.c
+ * for lists of a known length, and by compressor.c (compressor.h) for the shards' parts of a
+ * selection, whose lengths only the device knows. If values are in few bits, quantize.cu writes
+ * them after the positions. */
 #ifndef GPU_PACK_H
 #define GPU_PACK_H
 #include "runtime/compress/message_rules.h"
@@ -40,8 +41,9 @@ struct pack_args {
 	uint8_t *payload; /* room for message_bound() less the header; 4-byte aligned */
 	uint32_t base, count, span;
 	struct value_coding values;
+	int densest; /* 1 allows Rice codes */
 	struct pack_state *state;
-	uint64_t *block_sums; /* one per block of the grid */
+	uint64_t *block_sums; /* 2 * GRID_MOST; each block of the grid has one in either half */
 	uint8_t *widths;      /* delta_blocks(count) entries */
 };
 

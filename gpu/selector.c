@@ -406,6 +406,7 @@ int cuda_pack(struct device_selector *s, const struct device_pack *call, void *s
 				  .count = call->count,
 				  .span = call->span,
 				  .values = { .type = (enum value_type)call->value_type },
+				  .densest = call->densest,
 				  .state = part(s, s->plan.packing),
 				  .block_sums = part(s, s->plan.block_sums),
 				  .widths = part(s, s->plan.widths) };

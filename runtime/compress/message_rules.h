@@ -54,4 +54,23 @@ HOST_AND_DEVICE static inline uint32_t delta_block_bytes(uint32_t gaps, unsigned
 {
 	return (gaps * width + 7) / 8;
 }
+
+/* ---- Rice: the low bits of all gaps, then their high parts in unary ---- */
+
+HOST_AND_DEVICE static inline uint64_t bytes_of_bits(uint64_t bits)
+{
+	return (bits + 7) / 8;
+}
+
+/* Returns the number of low bits in a gap: floor(log2(ln 2 * span / count)), in integer arithmetic
+ * so that all machines agree. count > 0. */
+HOST_AND_DEVICE static inline unsigned rice_low_bits(uint32_t count, uint32_t span)
+{
+	uint32_t mean = (uint32_t)((uint64_t)span * 45426 / 65536) / count;
+	unsigned bits = 0;
+
+	while (mean >>= 1)
+		bits++;
+	return bits;
+}
 #endif

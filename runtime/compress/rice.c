@@ -3,21 +3,8 @@
  * both can be read in whole words. */
 #include "rice.h"
 #include "base/bytes.h"
+#include "message_rules.h"
 #include "sluice.h"
-
-/* Returns the number of low bits in a gap: floor(log2(ln 2 * span / count)), in integer arithmetic
- * so that all machines agree. */
-static unsigned low_bits(uint32_t count, uint32_t span)
-{
-	uint64_t mean = (uint64_t)span * 45426 / 65536 / count;
-
-	return mean ? 63 - (unsigned)__builtin_clzll(mean) : 0;
-}
-
-static uint64_t bytes_of_bits(uint64_t bits)
-{
-	return (bits + 7) / 8;
-}
 
 uint64_t rice_bytes(const uint32_t *index, uint32_t count, uint32_t span)
 {
@@ -27,7 +14,7 @@ uint64_t rice_bytes(const uint32_t *index, uint32_t count, uint32_t span)
 
 	if (!count)
 		return 0;
-	low = low_bits(count, span);
+	low = rice_low_bits(count, span);
 	for (uint32_t i = 0; i < count; i++) {
 		unary += (index[i] - next) >> low;
 		next = index[i] + 1;
@@ -44,7 +31,7 @@ void rice_encode(const uint32_t *index, uint32_t count, uint32_t span, uint8_t *
 
 	if (!count)
 		return;
-	low = low_bits(count, span);
+	low = rice_low_bits(count, span);
 	unary = out + bytes_of_bits((uint64_t)count * low);
 	for (uint32_t i = 0; i < count; i++) {
 		uint64_t gap = index[i] - next;
@@ -89,7 +76,7 @@ int rice_decode(const uint8_t *in, uint64_t bytes, uint32_t count, uint32_t span
 	*used = 0;
 	if (!count)
 		return 0;
-	low = low_bits(count, span);
+	low = rice_low_bits(count, span);
 	mask = ((uint64_t)1 << low) - 1;
 	lows = bytes_of_bits((uint64_t)count * low);
 	if (bytes < lows)

@@ -81,13 +81,12 @@ static struct outbox *outbox_of(const struct worker *w)
 	return w->device->outbox;
 }
 
-/* Returns 0 for codings that only the host can write: a seeded support without positions, Rice, and
+/* Returns 0 for codings that only the host can write: a seeded support without positions, and
  * rounded values whose bits must be counted. A message of all coordinates has no positions. */
 int outbox_packs(const struct recipe *recipe)
 {
-	return recipe->up.select == SELECT_ALL ||
-	       (!selection_kinds[recipe->up.select].seeded && recipe->coding != CODING_SMALL &&
-		recipe->up.values.type != VALUE_ROUND);
+	return recipe->up.select == SELECT_ALL || (!selection_kinds[recipe->up.select].seeded &&
+						   recipe->up.values.type != VALUE_ROUND);
 }
 
 /* ---- opening and closing --------------------------------------------------- */
@@ -342,6 +341,7 @@ static struct device_push push_of(const struct worker *w, const void *grad)
 								 DEVICE_LISTS,
 		.select = on_device_select_of(w, grad),
 		.values = values_of(w),
+		.densest = w->rules.recipe->coding == CODING_SMALL,
 		.settle = 1,
 		.sends_left = w->step.rule.reset,
 		.masked = masks(w) ? d->half.velocity.address : NULL,

@@ -28,8 +28,7 @@ static void expect_packed(const sluice_model *gpu, const struct shape *shape)
 	const struct recipe *recipe = &gpu->recipe;
 	const struct selection_kind *kind = &selection_kinds[recipe->up.select];
 	const int whole = recipe->up.select == SELECT_ALL ||
-			  (recipe->up.values.type != VALUE_ROUND &&
-			   recipe->coding != CODING_SMALL && !kind->seeded) ||
+			  (recipe->up.values.type != VALUE_ROUND && !kind->seeded) ||
 			  rulebook_step(&gpu->worker->rules, step_of(gpu).steps + 1, 0).all_up;
 	for (uint32_t s = 0; s < gpu->layout.n_shards; s++) /* all ranks are on this machine */
 		CHECK(on_device_way(gpu->worker, s) == PAYLOAD_PLACED);
