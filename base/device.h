@@ -102,13 +102,14 @@ struct device_shape {
 	size_t landed; /* the most entries of a list for which land() reserves memory */
 };
 
-/* How values are encoded: as f32, f16 or bf16, or in few bits (uniform or grid). This corresponds
- * to struct value_coding (quantize.h). One grid covers the whole vector. */
+/* How values are encoded: as f32, f16 or bf16, or in few bits (all types but round). This
+ * corresponds to struct value_coding (quantize.h). One grid covers the whole vector. */
 struct device_values {
 	int type; /* enum value_type */
 	unsigned bits, block;
 	uint32_t purpose, rank, seed; /* for uniform: as in struct random_stream (random.h) */
 	uint64_t step;
+	uint64_t first; /* coordinate i of the vector uses the random number of first + i */
 };
 
 /* One part of the vector and the destination of its message's payload. Parts are in ascending

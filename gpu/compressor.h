@@ -104,6 +104,7 @@ struct push_quantize_args {
 	struct value_coding coding;
 	const uint32_t *most; /* magnitude that a grid covers, as bits */
 	struct random_stream stream;
+	uint64_t first; /* coordinate i uses the random number of first + i */
 };
 
 struct seal_args {

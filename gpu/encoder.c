@@ -84,7 +84,8 @@ static int quantize_parts(const struct encoder *e, const struct encoding *what,
 						 .coding = coding_of(what),
 						 .most = &what->summary->largest,
 						 .stream = { values->purpose, values->rank,
-							     values->step, values->seed } };
+							     values->step, values->seed },
+						 .first = values->first };
 	const unsigned wanted = quantize_grid(most, what->of.multiprocessors, e->quantize_each);
 
 	if (!value_few_bits(args.coding.type))

@@ -342,7 +342,7 @@ KERNEL(quantize_push, push_quantize_args)
 		here.range = 0;
 		here.most = a.most;
 		here.stream = a.stream;
-		here.first = a.index ? 0 : part->range.first;
+		here.first = a.first + (a.index ? 0 : part->range.first);
 		here.state = &part->quantizing;
 		quantize_list(&here, t);
 	}

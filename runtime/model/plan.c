@@ -49,7 +49,6 @@ const char *const plan_trait_names[TRAITS] = {
 	[TRAIT_NO_UPDATE] = "update=none",
 	[TRAIT_AVERAGE] = "update=average",
 	[TRAIT_ACCELERATED] = "update=accelerated",
-	[TRAIT_WARMUP_DENSE] = "warmup=dense",
 	[TRAIT_SIGN] = "update=sign",
 	[TRAIT_EVERY] = "when=every",
 	[TRAIT_DECAY] = "decay=",
@@ -212,8 +211,6 @@ const char *const plan_refusals[TRAITS][PATHS] = {
 			    [PATH_PARAM_TYPE] = pushes_parameters },
 	[TRAIT_ACCELERATED] = { [PATH_RATE_ZERO] = "update=accelerated divides by the rate",
 				[PATH_RULES] = "update=accelerated moves from anchor to anchor" },
-	[TRAIT_WARMUP_DENSE] = { [PATH_DEVICE_SHARDS] = "a GPU makes no deltas in the 8 bits of a "
-							"dense warm-up" },
 	[TRAIT_SIGN] = { [PATH_DEVICE_SHARDS] = "the host takes the sign of the mean" },
 	[TRAIT_EVERY] = { [PATH_DEVICE] = device_whole,
 			  [PATH_RANGES] = over_the_whole,
@@ -276,9 +273,10 @@ const char *const plan_refusals[TRAITS][PATHS] = {
 					  "the host determines the bits of values of round" },
 	[TRAIT_DRAWN_GRID] = { [PATH_DEVICE] =
 				       "the range of a grid follows from the drawn values" },
-	[TRAIT_HOST_DOWN] = { [PATH_DEVICE_SHARDS] = "a GPU makes deltas with down=all, topk or "
-						     "threshold, in f32, f16 or bf16, and without "
-						     "coding=small" },
+	[TRAIT_HOST_DOWN] = { [PATH_DEVICE_SHARDS] =
+				      "a GPU makes deltas with down=all, topk, threshold or "
+				      "block-topk with blocks of at least 256, in "
+				      "all types of values but round" },
 	[TRAIT_SELECTOR_ADDS_NOT] = { [PATH_FOLD] = "this selector reads the finished sum" },
 	[TRAIT_HALF_GRADIENTS] = { [PATH_FOLD] = "gradients of 16 or 8 bits are made floats first",
 				   [PATH_DENSE_PUSH] =
@@ -334,12 +332,12 @@ static int device_knows(const struct recipe *recipe)
 /* Returns 1 if a device can make the deltas. */
 static int device_publishes(const struct recipe *recipe)
 {
-	const enum value_type type = recipe->down.values.type;
-	const int select = recipe->down.select;
+	const struct direction *down = &recipe->down;
 
-	return (select == SELECT_ALL || select == SELECT_TOPK || select == SELECT_THRESHOLD) &&
-	       (type == VALUE_F32 || type == VALUE_F16 || type == VALUE_BF16) &&
-	       recipe->coding != CODING_SMALL;
+	return (down->select == SELECT_ALL || down->select == SELECT_TOPK ||
+		down->select == SELECT_THRESHOLD ||
+		(down->select == SELECT_BLOCK_TOPK && down->block >= SELECT_BLOCK_ON_DEVICE)) &&
+	       down->values.type != VALUE_ROUND;
 }
 
 static uint64_t signal_trait(enum signal_kind signal)
@@ -416,7 +414,6 @@ void plan_make(struct path_plan *plan, const struct recipe *recipe, enum value_t
 		{ recipe_pulls_mean(recipe), TRAIT(NO_UPDATE) },
 		{ recipe_averages(recipe), TRAIT(AVERAGE) },
 		{ recipe->update == UPDATE_ACCELERATED, TRAIT(ACCELERATED) },
-		{ recipe->warmup.dense, TRAIT(WARMUP_DENSE) },
 		{ recipe->update == UPDATE_SIGN, TRAIT(SIGN) },
 		{ recipe->decay > 0, TRAIT(DECAY) },
 		{ recipe->quorum.workers != 0, TRAIT(QUORUM) },

@@ -62,7 +62,6 @@ enum trait {
 	TRAIT_NO_UPDATE, /* update=none */
 	TRAIT_AVERAGE,
 	TRAIT_ACCELERATED,
-	TRAIT_WARMUP_DENSE, /* some steps send everything in 8 bits */
 	TRAIT_SIGN,
 	TRAIT_EVERY,
 	TRAIT_DECAY,     /* weight decay for all weights */

@@ -404,6 +404,7 @@ static struct device_select select_change(const struct shard *shard, const struc
 	const uint32_t of = shard->at->span - shard->at->exempt;
 	const uint64_t k = shard_hooks_count(shard, rule->down, of);
 	const int by_level = rule->all_down || recipe->down.select == SELECT_THRESHOLD;
+	const int by_block = !by_level && recipe->down.select == SELECT_BLOCK_TOPK;
 
 	return (struct device_select){ .residual = d->half.residual.address,
 				       .grad = d->sum.address,
@@ -412,7 +413,11 @@ static struct device_select select_change(const struct shard *shard, const struc
 				       .scale = 1,
 				       .judge = DEVICE_JUDGE_LATE,
 				       .fresh = !shard_residual(shard),
-				       .k = k ? k : schedule_count(rule->down, of),
+				       .k = by_block ?
+						    density_count(rule->down, recipe->down.block) :
+					    k ? k :
+						schedule_count(rule->down, of),
+				       .block = by_block ? recipe->down.block : 0,
 				       .by_level = by_level,
 				       .level = rule->all_down ? 0 : recipe->down.level };
 }
@@ -453,6 +458,19 @@ static int enqueue_change(const struct shard *shard, struct device_select *selec
 	return d->half.ops->change(d->half.compressor, &call, d->half.stream);
 }
 
+/* Returns the coding of a delta's values and the random numbers by which they are rounded. */
+static struct device_values delta_values(const struct message *m)
+{
+	return (struct device_values){ .type = (int)m->values.type,
+				       .bits = m->values.bits,
+				       .block = m->values.block,
+				       .purpose = m->stream.purpose,
+				       .rank = m->stream.rank,
+				       .seed = m->stream.seed,
+				       .step = m->stream.step,
+				       .first = m->first };
+}
+
 static int ask_for_change(struct shard *shard)
 {
 	struct device_shard *d = shard->device;
@@ -461,12 +479,13 @@ static int ask_for_change(struct shard *shard)
 	struct device_push push = { .payload = rule.all_down && rule.all_up ? DEVICE_DENSE :
 									      DEVICE_PAIRS,
 				    .select = select_change(shard, &rule),
+				    .densest = shard->rules.recipe->coding == CODING_SMALL,
 				    .settle = 1,
 				    .parts = &d->part };
 
 	d->head = publish_delta(shard, 0);
 	d->head.anchor = shard_hooks_mark(shard);
-	push.values = (struct device_values){ .type = (int)d->head.values.type };
+	push.values = delta_values(&d->head);
 	/* A simulated job waits for the device here. Otherwise it would report this rank as stuck,
 	 * because the rank waits for no other rank. */
 	if ((d->at == SHARD_STALE && take_up_kept(shard)) || enqueue_change(shard, &push.select) ||

@@ -43,7 +43,7 @@ static const char *const recipes[] = {
 	"up=topk(0.1) down=all signal=igt(0.1) update=ema(0.1)",
 	"up=tensor-topk(0.1) down=all",
 	"up=block-topk(8,255) down=block-topk(8,64)",
-	"up=block-topk(8,256) down=all",
+	"up=block-topk(8,256) down=block-topk(8,256)",
 	"up=randk(0.1) down=all memory=residual",
 	"up=randk(0.1) down=all memory=none",
 	"up=random(0.1),grid(4) down=all",
@@ -252,14 +252,13 @@ static int may_narrow_params(const struct asked *a)
 static int may_be_on_device(const struct asked *a)
 {
 	const struct recipe *r = &a->recipe;
-	const enum value_type type = r->down.values.type;
 	const struct selection_kind *up = &selection_kinds[r->up.select],
 				    *down = &selection_kinds[r->down.select];
 
 	return (r->down.select == SELECT_ALL || r->down.select == SELECT_TOPK ||
-		r->down.select == SELECT_THRESHOLD) &&
-	       (type == VALUE_F32 || type == VALUE_F16 || type == VALUE_BF16) && !r->warmup.dense &&
-	       r->coding == CODING_FAST && r->signal.kind != SIGNAL_INNOVATION &&
+		r->down.select == SELECT_THRESHOLD ||
+		(r->down.select == SELECT_BLOCK_TOPK && r->down.block >= 256)) &&
+	       r->down.values.type != VALUE_ROUND && r->signal.kind != SIGNAL_INNOVATION &&
 	       (r->when == WHEN_ALWAYS || r->when == WHEN_EVERY) && r->update != UPDATE_AVERAGE &&
 	       r->update != UPDATE_SIGN && !r->automatic && up->exchange == EXCHANGE_OWN &&
 	       !up->global && !down->global && sums_plainly(r);

@@ -138,6 +138,28 @@ static const struct variant variants[] = {
 	  .on_gpu = 1 },
 	{ .recipe = "up=all down=all memory=none update=adam(0.2,0.99,1e-8) decay=0.01",
 	  .measured_at = 3 },
+	/* values in few bits */
+	{ .recipe = "adamw", .on_gpu = 1 },
+	{ .recipe = "sgdm" },
+	{ .recipe = "shard-adamw" },
+	{ .recipe = "up=topk(0.1) down=topk(0.3),e3m0 memory=residual update=momentum(0.9)" },
+	{ .recipe = "up=topk(0.1) down=topk(0.3),uniform(1,8) memory=residual update=sgd "
+		    "decay=0.01" },
+	{ .recipe = "up=topk(0.1) down=topk(0.3),uniform(8,64) memory=none update=nesterov(0.5)" },
+	{ .recipe = "up=topk(0.1) down=topk(0.05),grid(3) memory=residual(inside) update=sgd",
+	  .measured_at = 3 },
+	{ .recipe = "up=topk(0.1) down=block-topk(12,256) memory=residual coding=small" },
+	{ .recipe = "up=topk(0.1) down=block-topk(20,500),uniform(4) memory=residual guard=raise",
+	  .raises = 1 },
+	{ .recipe = "up=topk(0.1) down=threshold(0.1),twomeans memory=residual update=sgd" },
+	{ .recipe = "up=topk(0.1) down=all,uniform(4) memory=residual update=sgd when=every(2)" },
+	{ .recipe = "up=all down=all,twomeans memory=residual update=sgd", .on_gpu = 1 },
+	{ .recipe = "up=all,uniform(2,16) down=all,uniform(3) memory=none update=sgd" },
+	{ .recipe = "up=all down=all,grid(8) memory=residual update=ema(0.3)" },
+	{ .recipe = "up=topk(0.1) down=topk(0.1),e3m0 memory=residual reset=3 guard=raise",
+	  .raises = 1 },
+	{ .recipe = "up=topk(0.05) down=topk(0.05),f16 update=adam(0.2,0.99,1e-8) "
+		    "warmup=dense(3) freeze=3" },
 };
 
 TEST_IN_JOB(device_shards__any_recipe__have_the_bits_of_the_host, RANKS)
@@ -299,9 +321,9 @@ TEST_IN_JOB(device_shards__what_a_gpu_does_not_make__is_refused, 2)
 	static const struct {
 		const char *recipe, *says;
 	} rows[] = {
-		{ "up=topk(0.1) down=topk(0.1),uniform(4) memory=residual", "a GPU makes deltas" },
+		{ "up=topk(0.1) down=topk(0.1),round(0.1) memory=residual", "a GPU makes deltas" },
 		{ "up=topk(0.1) down=randk(0.1) memory=residual", "a GPU makes deltas" },
-		{ "up=topk(0.1) down=all coding=small", "without coding=small" },
+		{ "up=topk(0.1) down=block-topk(8,64)", "blocks of at least 256" },
 		{ "up=all down=all when=async(3)", "when=async" },
 		{ "up=all down=all when=every(2) update=average", "update=average" },
 		{ "up=sketch(0.1) down=all memory=residual", "agreed support" },
