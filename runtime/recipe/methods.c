@@ -3,6 +3,7 @@
 #include "recipe/methods.h"
 #include "base/nearest.h"
 #include <string.h>
+#include <strings.h>
 
 /* d: parameters; W: workers; k = density * d. Vectors are float32 with d elements (at a shard, with
  * its share of d). */
@@ -175,6 +176,48 @@ const struct method methods[] = {
 	  "+3" },
 };
 const size_t n_methods = sizeof(methods) / sizeof(methods[0]);
+
+#define IN_8_BITS "up=all,uniform(8) down=all,uniform(8)"
+#define IN_1_BIT  "up=all,uniform(1) down=all,uniform(1) memory=residual"
+#define MEAN_OF_DRIFTS                                                                             \
+	"for sluice.torch.LocalSteps or signal=drift in a program; when=every(H) sets the steps "  \
+	"between exchanges"
+
+const struct foreign_name foreign_names[] = {
+	{ "dgc", "sgdm", "momentum is in the library, so the program's SGD has none" },
+	{ "fp16", "up=all,f16 down=all,f16", "" },
+	{ "float16", "up=all,f16 down=all,f16", "" },
+	{ "half", "up=all,f16 down=all,f16", "" },
+	{ "bf16", "up=all,bf16 down=all,bf16", "" },
+	{ "bfloat16", "up=all,bf16 down=all,bf16", "" },
+	{ "int8", IN_8_BITS, "" },
+	{ "8bit", IN_8_BITS, "" },
+	{ "qsgd", IN_8_BITS, "uniform(BITS) takes 1 to 8 bits" },
+	{ "1bit", IN_1_BIT, "" },
+	{ "signsgd", IN_1_BIT, "the error is kept for later steps" },
+	{ "ef-signsgd", IN_1_BIT, "" },
+	{ "1bit-adam", "shard-adamw warmup=dense(100) freeze=100",
+	  "Adam is at the shards, with 4 % of the coordinates; a GPT with 10^6 parameters learnt "
+	  "better without freeze=" },
+	{ "onebitadam", "shard-adamw warmup=dense(100) freeze=100", "as 1bit-adam" },
+	{ "powersgd", "adamw", "Sluice has no low ranks; sgdm and muon are for these optimizers" },
+	{ "adam", "adamw", "" },
+	{ "localsgd", "diloco update=sgd rate=1", MEAN_OF_DRIFTS },
+	{ "local-sgd", "diloco update=sgd rate=1", MEAN_OF_DRIFTS },
+	{ "fedavg", "diloco update=sgd rate=1", MEAN_OF_DRIFTS },
+	{ "dense", "up=all down=all", "" },
+	{ "none", "up=all down=all", "" },
+	{ "allreduce", "up=all down=all", "" },
+};
+const size_t n_foreign_names = sizeof(foreign_names) / sizeof(foreign_names[0]);
+
+const struct foreign_name *foreign_name_find(const char *name)
+{
+	for (size_t i = 0; i < n_foreign_names; i++)
+		if (!strcasecmp(foreign_names[i].name, name))
+			return &foreign_names[i];
+	return NULL;
+}
 
 const struct method *method_find(const char *name)
 {

@@ -156,9 +156,15 @@ static int read_name(const struct word *w, struct draft *d)
 	if (method)
 		return choose_method(d, method);
 
+	const struct foreign_name *foreign = foreign_name_find(w->text);
 	const char *near = method_nearest(w->text);
 	size_t name = strcspn(w->text, "(");
 
+	if (foreign)
+		return fail(SLUICE_EINVAL,
+			    "recipe: \"%s\" is a name in other libraries: write \"%s\"%s%s",
+			    w->quote, foreign->recipe, *foreign->remark ? ": " : "",
+			    foreign->remark);
 	for (int i = 0; i < SELECTIONS; i++)
 		if (w->text[name] && strlen(recipe_axes[AXIS_UP].words[i]) == name &&
 		    !memcmp(w->text, recipe_axes[AXIS_UP].words[i], name))

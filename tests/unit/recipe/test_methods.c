@@ -4,6 +4,7 @@
 #include "recipe/recipe.h"
 #include "sluice.h"
 #include "cases.h"
+#include <string.h>
 
 TEST(methods__each__is_a_recipe_and_is_found_by_its_name)
 {
@@ -14,6 +15,18 @@ TEST(methods__each__is_a_recipe_and_is_found_by_its_name)
 		assert_ptr_equal(method_find(methods[i].name), &methods[i]);
 	}
 	assert_null(method_find("scale"));
+}
+
+TEST(foreign_names__each__is_answered_with_a_recipe)
+{
+	struct recipe r;
+
+	for (size_t i = 0; i < n_foreign_names; i++) {
+		assert_null(method_find(foreign_names[i].name));
+		assert_int_equal(recipe_parse(foreign_names[i].name, &r), SLUICE_EINVAL);
+		assert_non_null(strstr(sluice_last_error(), foreign_names[i].recipe));
+		assert_int_equal(recipe_parse(foreign_names[i].recipe, &r), 0);
+	}
 }
 
 TEST(recipe_parse__adamw_as_a_method_and_as_an_update__are_two_words)

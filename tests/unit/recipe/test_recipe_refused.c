@@ -45,6 +45,9 @@ TEST(recipe_parse__unknown_words_are_answered_with_the_nearest)
 	expect_refused("block",
 		       "\"block\" has no \"=\"|keys are up, |, seed, when, rate, keep, quorum, "
 		       "grace, guard and freeze");
+	expect_refused("FP16",
+		       "\"FP16\" is a name in other libraries: write \"up=all,f16 down=all,f16\"");
+	expect_refused("dgc up=all", "write \"sgdm\": momentum is in the library");
 	expect_refused("scalcom", "\"scalcom\" has no \"=\"|the method \"scalecom\"?");
 	expect_refused("topk(0.1) down=all", "did you mean up=topk(0.1) or down=topk(0.1)?");
 	expect_refused("=all", "unknown key \"\"");
