@@ -297,7 +297,8 @@ class Model:
 
     @property
     def raised(self) -> int:
-        """The flags that any worker raised for the last completed step; equal on all workers."""
+        """The flags that any worker raised for the last completed step. They are equal on all workers; with quorum=,
+        workers get them after different steps."""
         return self._step().raised
 
     @property
