@@ -17,7 +17,7 @@ static const char *gather_judge(const struct shard *shard, int worker, const str
 {
 	(void)worker;
 	if (m->chosen > rulebook_choices(shard->rules.recipe))
-		return "it chooses what there is not";
+		return "its choice is not one that this recipe offers";
 	if (!epoch_exists(shard->job, m->epoch))
 		return "it carries an epoch that the job was never in";
 	if (m->count && rulebook_stands(shard->rules.recipe, m->lr))

@@ -340,7 +340,7 @@ static const char *welcome(const struct worker *w, uint32_t shard, const struct 
 	const char *why = closing_of(w)->judge(w, shard, m);
 
 	if (!why && m->chosen > rulebook_choices(w->rules.recipe))
-		why = "it chooses what there is not";
+		why = "its choice is not one that this recipe offers";
 	return why;
 }
 

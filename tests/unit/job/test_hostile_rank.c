@@ -376,7 +376,7 @@ TEST(push__that_is_not_what_it_should_be__is_refused_naming_the_rank)
 		{ .launch = push_another_step, .says = "step 5 where 4 is expected" },
 		{ .launch = push_out_of_sequence, .says = "seq" },
 		{ .launch = push_another_version, .says = "another version" },
-		{ .launch = push_a_choice, .says = "chooses what there is not" },
+		{ .launch = push_a_choice, .says = "its choice is not one" },
 		{ .launch = push_another_span, .says = "span 250 where 200 is expected" },
 		{ .launch = push_a_delta, .says = "kind" },
 		{ .launch = push_a_run, .says = "85 coordinates where at most 80 are expected" },

@@ -195,7 +195,7 @@ TEST(push__that_does_not_check__is_refused_by_name_and_nothing_of_it_is_publishe
 		{ .recipe = SGD, .says = "rank 2 where 1 is expected", .header = as_rank_2 },
 		{ .recipe = SGD, .says = "step 4 where 3 is expected", .header = of_another_step },
 		{ .recipe = SGD, .says = "another version", .header = of_another_version },
-		{ .recipe = SGD, .says = "chooses what there is not", .header = with_a_choice },
+		{ .recipe = SGD, .says = "its choice is not one", .header = with_a_choice },
 		{ .recipe = MOMENTUM,
 		  .says = "learning rates differ",
 		  .header = with_another_rate },
