@@ -97,7 +97,7 @@ $(carried)/libsluice.so.0: libinternal.la $(carried_loaders) runtime/libsluice.m
 $(carried)/sluice-info: tools/info/main.o libinfo.la $(carried_loaders)
 	$(AM_V_CCLD)$(carried_link) -o $@ tools/info/main.o .libs/libinfo.a $(carried_loaders) -lm -ldl $(LIBS)
 .PHONY: wheel sdist check-wheel
-check-wheel: libinfo.la tools/info/main.o
+check-wheel: all
 	$(srcdir)/python/tests/wheel.sh all
 wheel: $(carried)/libsluice.so.0 $(carried)/sluice-info $(carried_module)
 	$(AM_V_GEN)STRIP="$(STRIP)" $(PACKER) $(srcdir)/python/wheel/pack.py wheel $(srcdir) $(WHEEL_DIR) $(carried_files)
