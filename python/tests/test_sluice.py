@@ -184,8 +184,8 @@ class Steps(unittest.TestCase):
             self.job.open(params, "up=all down=all update=none", rules=[(1, 0)] * 2, **options)
 
     def test_device_shards(self):
-        with self.assertRaisesRegex(sluice.InvalidError, "device_shards=1 is not possible with .* coding=small"):
-            self.job.open(floats(1, 2), "up=topk(0.5) coding=small", device_shards=True)
+        with self.assertRaisesRegex(sluice.InvalidError, "device_shards=1 is not possible with .* the sign of the mean"):
+            self.job.open(floats(1, 2), "up=topk(0.5) down=all update=sign", device_shards=True)
 
     def test_mean_by_ranges(self):
         mean = floats(0, 0, 0, 0)
