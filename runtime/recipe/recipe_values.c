@@ -17,45 +17,34 @@ static const char alpha_rule[] = "ALPHA, the weight of the newest step in the ru
 static const char beta_rule[] =
 	"BETA, the share of a new error that enters the memory, must be above 0 and at most 1";
 
+static const float below_1 = 0x1.fffffep-1f; /* the largest float below 1 */
+
+/* Reads a number from 0 to `most`, or above 0. */
+static int read_between(const struct word *w, const char *text, const char *rule, int above,
+			float most, float *out)
+{
+	int rc = read_float(w, text, rule, out);
+
+	if (!rc && !(*out <= most && (*out > 0 || !above)))
+		rc = refuse_number(w, text, rule);
+	return rc;
+}
+
 static int read_number_of(const struct word *w, const struct item *item, const char *example,
-			  const char *rule, float *out)
+			  const char *rule, int above, float most, float *out)
 {
 	if (item->argument)
-		return read_float(w, item->argument, rule, out);
+		return read_between(w, item->argument, rule, above, most, out);
 	return fail(SLUICE_EINVAL, "recipe: %s lacks its number in \"%s\", write %s=%s(%s): %s",
 		    item->name, w->quote, w->axis->key, item->name, example, rule);
 }
 
 static int read_momentum(const struct word *w, const struct item *item, float *out)
 {
-	if (!item->argument)
-		return fail(SLUICE_EINVAL,
-			    "recipe: %s lacks its factor in \"%s\", write %s=%s(0.9): %s",
-			    item->name, w->quote, w->axis->key, item->name, momentum_rule);
-
-	float momentum;
-	int rc = read_float(w, item->argument, momentum_rule, &momentum);
-
-	if (rc)
-		return rc;
-	if (momentum >= 1)
-		return refuse_number(w, item->argument, momentum_rule);
-	*out = momentum;
-	return SLUICE_OK;
-}
-
-/* Reads a number above 0 and up to 1. */
-static int read_share(const struct word *w, const struct item *item, const char *rule, float *out)
-{
-	float share;
-	int rc = read_number_of(w, item, "0.1", rule, &share);
-
-	if (rc)
-		return rc;
-	if (!(share > 0 && share <= 1))
-		return refuse_number(w, item->argument, rule);
-	*out = share;
-	return SLUICE_OK;
+	if (item->argument)
+		return read_between(w, item->argument, momentum_rule, 0, below_1, out);
+	return fail(SLUICE_EINVAL, "recipe: %s lacks its factor in \"%s\", write %s=%s(0.9): %s",
+		    item->name, w->quote, w->axis->key, item->name, momentum_rule);
 }
 
 static int read_alpha(const struct word *w, const struct item *item, float *out)
@@ -64,7 +53,7 @@ static int read_alpha(const struct word *w, const struct item *item, float *out)
 		*out = 0;
 		return SLUICE_OK;
 	}
-	return read_share(w, item, alpha_rule, out);
+	return read_number_of(w, item, "0.1", alpha_rule, 1, 1, out);
 }
 
 /* Reads a whole number from 1 to `most`. */
@@ -85,9 +74,8 @@ static int read_noise(const struct word *w, const struct item *item, float *out)
 {
 	static const char rule[] =
 		"noise(R) takes the standard deviation of the noise of each coordinate, above 0";
-	int rc = read_number_of(w, item, "0.01", rule, out);
 
-	return rc ? rc : *out > 0 ? SLUICE_OK : refuse_number(w, item->argument, rule);
+	return read_number_of(w, item, "0.01", rule, 1, FLT_MAX, out);
 }
 
 static int read_svrg(const struct word *w, const struct item *item, struct recipe *r)
@@ -223,7 +211,7 @@ static int read_memory(const struct word *w, struct draft *d)
 	}
 	if (found == MEMORY_RESIDUAL)
 		return read_residual(w, item, d);
-	rc = read_share(w, item, beta_rule, &r->memory.beta);
+	rc = read_number_of(w, item, "0.1", beta_rule, 1, 1, &r->memory.beta);
 	if (found == MEMORY_TWOSTEP)
 		r->placement = STEP_OUTSIDE; /* its errors exclude the step size */
 	if (rc || found == MEMORY_TWOSTEP || w->n_items < 2)
@@ -318,9 +306,8 @@ static int read_mix(const struct word *w, const struct item *item, float *out)
 {
 	static const char rule[] = "mix(M) takes the share of a worker's own parameters in those "
 				   "that it has after an exchange, at least 0 and below 1";
-	int rc = read_number_of(w, item, "0.5", rule, out);
 
-	return rc ? rc : *out < 1 ? SLUICE_OK : refuse_number(w, item->argument, rule);
+	return read_number_of(w, item, "0.5", rule, 0, below_1, out);
 }
 
 /* Reads an option that follows every(STEPS). *given has a bit for each earlier option. */
@@ -536,20 +523,11 @@ static int read_clip(const struct word *w, struct draft *d)
 	static const char rule[] = "clip= takes the largest 2-norm of a local gradient, above 0, "
 				   "or none for no clipping, or median for the median norm of all "
 				   "pushes";
-	float clip;
 
 	d->recipe.clip.median = strcmp(w->value, "median") == 0;
 	if (d->recipe.clip.median || strcmp(w->value, "none") == 0)
 		return SLUICE_OK;
-
-	int rc = read_float(w, w->value, rule, &clip);
-
-	if (rc)
-		return rc;
-	if (!(clip > 0))
-		return refuse_number(w, w->value, rule);
-	d->recipe.clip.norm = clip;
-	return SLUICE_OK;
+	return read_between(w, w->value, rule, 1, FLT_MAX, &d->recipe.clip.norm);
 }
 
 static int read_transform(const struct word *w, struct draft *d)
@@ -576,27 +554,20 @@ static int read_transform(const struct word *w, struct draft *d)
 					       refuse_more_items(w, 1);
 }
 
-/* Reads a number from 0 to `most`, or above 0. */
-static int read_between(const struct word *w, const char *rule, int above, float most, float *out)
+/* Reads a word of the axis's list that has no argument. */
+static int read_choice(enum axis_id id, const struct word *w, struct recipe *r)
 {
-	int rc = read_float(w, w->value, rule, out);
+	unsigned *const choices[AXES] = { [AXIS_NONFINITE] = &r->nonfinite,
+					  [AXIS_CODING] = &r->coding,
+					  [AXIS_REDUCE] = &r->reduce,
+					  [AXIS_GUARD] = &r->guard };
+	const int found = find_item(w, &w->items[0]);
 
-	if (!rc && !(*out <= most && (*out > 0 || !above)))
-		rc = refuse_number(w, w->value, rule);
-	return rc;
-}
-
-/* Reads one word from the axis's list to *out. The word must not have an argument. */
-static int read_choice(const struct word *w, int *out)
-{
-	int rc = 0;
-
-	*out = find_item(w, &w->items[0]);
-	if (*out >= 0)
-		rc = refuse_argument(w, &w->items[0]);
-	if (*out >= 0 && !rc)
-		rc = refuse_more_items(w, 1);
-	return *out < 0 ? *out : rc;
+	if (found < 0)
+		return found;
+	*choices[id] = (unsigned)found;
+	return refuse_argument(w, &w->items[0]) || refuse_more_items(w, 1) ? SLUICE_EINVAL :
+									     SLUICE_OK;
 }
 
 /* Reads a whole number from low to high. */
@@ -649,20 +620,19 @@ static int cut_items(struct word *w)
 /* Returns 1 if the axis takes a number or a list of patterns, and no items. */
 static int has_no_items(enum axis_id id)
 {
-	return id == AXIS_WARMUP || id == AXIS_DENSE || id == AXIS_CLIP || id == AXIS_DECAY ||
-	       id == AXIS_RESET || id == AXIS_SEED || id == AXIS_RATE || id == AXIS_KEEP ||
-	       id == AXIS_QUORUM || id == AXIS_GRACE || id == AXIS_FREEZE;
+	return !recipe_axes[id].n_words || id == AXIS_DENSE || id == AXIS_CLIP;
 }
 
 int read_value(enum axis_id id, struct word *w, struct draft *d)
 {
-	int rc = has_no_items(id) ? SLUICE_OK : cut_items(w), chosen = 0;
+	struct recipe *r = &d->recipe;
+	int rc = has_no_items(id) ? SLUICE_OK : cut_items(w);
 
 	if (rc)
 		return rc;
 	switch (id) {
-	case AXIS_UP: return read_direction(w, &d->recipe.up);
-	case AXIS_DOWN: return read_direction(w, &d->recipe.down);
+	case AXIS_UP: return read_direction(w, &r->up);
+	case AXIS_DOWN: return read_direction(w, &r->down);
 	case AXIS_SIGNAL: return read_signal_word(w, d);
 	case AXIS_MEMORY: return read_memory(w, d);
 	case AXIS_UPDATE: return read_update(w, d);
@@ -672,57 +642,44 @@ int read_value(enum axis_id id, struct word *w, struct draft *d)
 	case AXIS_DECAY:
 		return read_float(w, w->value,
 				  "decay= takes the factor of the weight decay, 0 or above",
-				  &d->recipe.decay);
-	case AXIS_NONFINITE:
-		rc = read_choice(w, &chosen);
-		d->recipe.nonfinite = (enum nonfinite_policy)chosen;
-		return rc;
-	case AXIS_CODING:
-		rc = read_choice(w, &chosen);
-		d->recipe.coding = (enum coding_choice)chosen;
-		return rc;
-	case AXIS_REDUCE:
-		rc = read_choice(w, &chosen);
-		d->recipe.reduce = (enum reduce_kind)chosen;
-		return rc;
+				  &r->decay);
 	case AXIS_TRANSFORM: return read_transform(w, d);
 	case AXIS_RESET:
 		return read_steps_or_none(
-			w, "reset= takes a number of steps, 1 to 1000000000, or none",
-			&d->recipe.reset);
+			w, "reset= takes a number of steps, 1 to 1000000000, or none", &r->reset);
 	case AXIS_SEED:
 		return read_number_from(w, "a seed is a whole number from 0 to 4294967295", 0,
-					UINT32_MAX, &d->recipe.seed);
+					UINT32_MAX, &r->seed);
 	case AXIS_WHEN: return read_when(w, d);
 	case AXIS_RATE:
-		return read_between(w,
+		return read_between(w, w->value,
 				    "rate= takes the factor of the mean drift by which the shards "
 				    "move the common parameters, above 0",
-				    1, FLT_MAX, &d->recipe.drift.rate);
+				    1, FLT_MAX, &r->drift.rate);
 	case AXIS_KEEP:
-		return read_between(w,
+		return read_between(w, w->value,
 				    "keep= takes the share of a worker's residual that stays in "
 				    "its parameters, from 0 to 1",
-				    0, 1, &d->recipe.drift.keep);
+				    0, 1, &r->drift.keep);
 	case AXIS_QUORUM:
 		return read_number_from(w,
 					"quorum= takes the fewest workers with whose drifts an "
 					"exchange closes, from 1 to the number of workers",
-					1, INT32_MAX, &d->recipe.quorum.workers);
+					1, INT32_MAX, &r->quorum.workers);
 	case AXIS_GRACE:
-		return read_between(w,
+		return read_between(w, w->value,
 				    "grace= takes the seconds for which an exchange with a quorum "
 				    "waits for others, 0 to 1000000",
-				    0, 1e6f, &d->recipe.quorum.grace);
+				    0, 1e6f, &r->quorum.grace);
 	case AXIS_FREEZE:
 		return read_steps_or_none(w,
 					  "freeze= takes the last step that changes the variance "
 					  "of update=adam, 1 to 1000000000, or none",
-					  &d->recipe.adam.freeze);
-	case AXIS_GUARD:
-		rc = read_choice(w, &chosen);
-		d->recipe.guard = (enum guard_kind)chosen;
-		return rc;
+					  &r->adam.freeze);
+	case AXIS_NONFINITE:
+	case AXIS_CODING:
+	case AXIS_REDUCE:
+	case AXIS_GUARD: return read_choice(id, w, r);
 	case AXES: break;
 	}
 	return SLUICE_EINVAL;
