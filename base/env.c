@@ -16,12 +16,11 @@
 
 const struct env_entry env_table[] = {
 	{ "SLUICE_TRANSPORT", ENV_LIST, "self,shm,verbs,ofi", "self|shm|verbs|ofi",
-	  "Transports that may be used to reach other ranks. "
-	  "A rank that none of them reaches is an error, never a silent fallback. "
-	  "For each pair of ranks Sluice takes the first of shm, verbs and ofi that connects them. "
-	  "The "
-	  "transport ofi, over libfabric, is opened only where a pair needs it. "
-	  "When the variable is set, each transport it names must work on this node.",
+	  "Transports that may be used to reach other ranks. A rank that none of them reaches is "
+	  "an error, never a silent fallback. For each pair of ranks Sluice takes the first of "
+	  "shm, verbs and ofi that connects them. The transport ofi, over libfabric, is opened "
+	  "only where a pair needs it. When the variable is set, each transport it names must work "
+	  "on this node.",
 	  FIELD(transport) },
 	{ "SLUICE_DEVICE", ENV_TEXT, "", "NAME[:PORT][,[^]NAME...]",
 	  "RDMA devices that the verbs transport may use: a list of names, in which [0-3] stands "
@@ -75,8 +74,7 @@ const struct env_entry env_table[] = {
 	{ "SLUICE_PROVIDER", ENV_TEXT, "", "a provider of libfabric",
 	  "Provider that the ofi transport uses. If it is not set, Sluice takes the first one of "
 	  "efa, cxi, opx, psm3, tcp and net that works on this node. efa-direct names the fabric "
-	  "of "
-	  "that name, which the provider efa has since libfabric 2.1.",
+	  "of that name, which the provider efa has since libfabric 2.1.",
 	  FIELD(provider) },
 	{ "SLUICE_INTERFACE", ENV_TEXT, "", "NAME or ADDRESS[,[^]NAME...]",
 	  "Network interfaces that the verbs and ofi transports may use, by name or address: a "
@@ -88,8 +86,7 @@ const struct env_entry env_table[] = {
 	  "Ports on which a rank accepts TCP connections of the ofi transport, and UDP of the "
 	  "control network, such as 20000-20063: those that a firewall lets through between the "
 	  "nodes. Each rank of a node needs one. Without the variable the kernel chooses. It "
-	  "replaces libfabric's "
-	  "FI_TCP_PORT_LOW_RANGE and FI_TCP_PORT_HIGH_RANGE.",
+	  "replaces libfabric's FI_TCP_PORT_LOW_RANGE and FI_TCP_PORT_HIGH_RANGE.",
 	  FIELD(ports) },
 	{ "SLUICE_LOG", ENV_TEXT, "warn", "LEVEL or MODULE+LEVEL[,MODULE+LEVEL...]",
 	  "What is logged: a level, or pairs of a module and its level, such as "
@@ -105,11 +102,9 @@ const struct env_entry env_table[] = {
 	  "When it is not set either, the default recipe of the library is used.",
 	  FIELD(recipe) },
 	{ "SLUICE_ON_FAILURE", ENV_CHOICE, "abort", "abort|continue",
-	  "What a rank does when another one is lost: "
-	  "abort ends the job with a message that names the lost rank and its node; "
-	  "continue lets the job continue without a lost worker and needs dedicated servers "
-	  "(SLUICE_SERVERS), "
-	  "of which none may be lost.",
+	  "What a rank does when another one is lost: abort ends the job with a message that names "
+	  "the lost rank and its node; continue lets the job continue without a lost worker and "
+	  "needs dedicated servers (SLUICE_SERVERS), of which none may be lost.",
 	  FIELD(on_failure) },
 	{ "SLUICE_SERVERS", ENV_COUNT, "0", "0 .. 65535",
 	  "Number of dedicated servers: the last ranks, which only own shards. With 0 the workers "
@@ -175,9 +170,8 @@ const struct env_entry env_table[] = {
 	  FIELD(key_file) },
 	{ "SLUICE_LIBRARY", ENV_TEXT, "", "the file of libsluice.so",
 	  "The library that the Python package loads. Without it the package looks for "
-	  "libsluice.so.0 "
-	  "as the dynamic linker does, and then in the directory that pkg-config names. The "
-	  "library ignores it.",
+	  "libsluice.so.0 as the dynamic linker does, and then in the directory that pkg-config "
+	  "names. The library ignores it.",
 	  FIELD(library) },
 	{ "SLUICE_GPU_BLOCKS", ENV_COUNT, "0", "0 .. 65535",
 	  "Maximum number of GPU blocks that the kernels of pushes and pulls use. A limit leaves "

@@ -116,10 +116,9 @@ static int own_was_replaced(struct callbacks *c)
 static int replaced(const struct callbacks *c)
 {
 	return fail(SLUICE_EPEER,
-		    "two processes of the job have rank %d of %d (one of them is "
-		    "process %d on this node), or its store holds the keys of an earlier job: give "
-		    "every process its own rank, and every job its own name (sluice_bootstrap.name "
-		    "is %s)",
+		    "two processes of the job have rank %d of %d (one of them is process %d on "
+		    "this node), or its store holds the keys of an earlier job: give every process "
+		    "its own rank, and every job its own name (sluice_bootstrap.name is %s)",
 		    c->given.rank, c->given.ranks, (int)getpid(), c->name);
 }
 

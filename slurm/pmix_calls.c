@@ -474,9 +474,8 @@ static int fence_timed_out(struct pmix_launcher *l)
 	return fail(SLUICE_ETIMEDOUT,
 		    "rank %u on node %s waited %.1f s for all %d ranks of the job to call "
 		    "sluice_init(), but %s%s: look for a rank that ended or hangs before that call "
-		    "(its "
-		    "output; sstat or sacct of this step) and for a second process under one rank "
-		    "(a script that starts two programs at once), or allow more time with "
+		    "(its output; sstat or sacct of this step) and for a second process under one "
+		    "rank (a script that starts two programs at once), or allow more time with "
 		    "SLUICE_BOOT_TIMEOUT",
 		    l->self.rank, l->node, l->timeout_ms / 1e3, l->size,
 		    *missing ? "these are missing: " : "at least one did not call it", missing);
@@ -505,8 +504,7 @@ static int sibling_ended(struct pmix_launcher *l, int rank)
 	fail(SLUICE_EPEER,
 	     "rank %d (node %s) is lost: its process ended before all %d ranks had joined in "
 	     "sluice_init(), so this rank asks the launcher to end the step; look for the cause in "
-	     "the "
-	     "output of rank %d",
+	     "the output of rank %d",
 	     rank, l->node, l->size, rank);
 	nanosleep(&pause, NULL);
 	bounded_run(&l->calls, PHASE_ABORT, abort_body, FINALIZE_TIMEOUT_MS);

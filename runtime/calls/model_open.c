@@ -487,8 +487,7 @@ static int open_model(sluice_job *job, const sluice_model_attr *given, void *par
 		     wrong :
 		     fail(SLUICE_EINVAL,
 			  "sluice_model_open: %d models are already open, the maximum of a job or "
-			  "group: close some, or make one model of several parts (its "
-			  "tensors)",
+			  "group: close some, or make one model of several parts (its tensors)",
 			  JOB_MODELS);
 	if (!rc && job->group && attr->shards > GROUP_INDEX_MOST)
 		rc = fail(SLUICE_EINVAL,

@@ -144,9 +144,8 @@ static int put_section(struct writer *w, const struct checkpoint_section *s)
 	if (bad != s->count)
 		return fail(SLUICE_ENUMERIC,
 			    "NaN or infinity at index %llu of %s: the run has diverged, so no "
-			    "checkpoint is "
-			    "written and the previous one stays; restore it with a lower learning "
-			    "rate or clip=",
+			    "checkpoint is written and the previous one stays; restore it with a "
+			    "lower learning rate or clip=",
 			    (unsigned long long)bad, section_text(s->kind, s->id));
 	int rc = put_section_head(w, s->kind, s->id, payload_bytes(s));
 	if (!rc && s->values)

@@ -117,8 +117,7 @@ const struct method methods[] = {
 	{ "local4",
 	  "as diloco, but the plain mean in 4 bits each way with error feedback; the values as in "
 	  "Douillard et al., Streaming DiLoCo with Overlapping Communication, 2025",
-	  "up=all,e3m0 down=all,e3m0 signal=drift memory=residual when=every(10) update=sgd "
-	  "rate=1",
+	  "up=all,e3m0 down=all,e3m0 signal=drift memory=residual when=every(10) update=sgd rate=1",
 	  "every 10 steps 4 d bits up and down; worker +2 vectors, shard +1" },
 	{ "streaming-diloco",
 	  "Douillard et al., Streaming DiLoCo with Overlapping Communication, 2025; as diloco, in "
@@ -142,8 +141,7 @@ const struct method methods[] = {
 	  "up=block-topk(32,4096) down=all,uniform(1) memory=residual(inside,decay=0.999) "
 	  "update=sign reduce=senders transform=dct(64) dense=none",
 	  "up 32 pairs of each block of 64 x 64 (half of the vectors), down d bits; worker +1 "
-	  "vector, "
-	  "shard +1" },
+	  "vector, shard +1" },
 	{ "randk", "Stich, Cordonnier, Jaggi, Sparsified SGD with Memory, NeurIPS 2018",
 	  "up=randk(0.01) down=all memory=residual(inside) dense=none update=sgd",
 	  "k values up and k pairs down, no positions up; worker +1 vector" },

@@ -309,14 +309,12 @@ static const struct exclusion exclusions[] = {
 	  "own optimizer: write signal=drift, or leave fragments out" },
 	{ HAS(FRAGMENTS), NONFINITE(ZERO),
 	  "\"{when}\" with \"{nonfinite}\": an exchange replaces one fragment, and NaN would "
-	  "return "
-	  "from the others; write nonfinite=skip, with which the worker continues from all common "
-	  "parameters" },
+	  "return from the others; write nonfinite=skip, with which the worker continues from all "
+	  "common parameters" },
 	{ HAS(FRAGMENTS), HAS(GLOBAL),
 	  "\"{when}\" with global: its thresholds follow from all coordinates of earlier "
-	  "exchanges, "
-	  "but fragments are exchanged at different steps; write topk(DENSITY), or leave fragments "
-	  "out" },
+	  "exchanges, but fragments are exchanged at different steps; write topk(DENSITY), or "
+	  "leave fragments out" },
 	{ HAS(LATE) | HAS(MIX), SIGNALS & ~SIGNAL(DRIFT),
 	  "\"{when}\" brings the result of an exchange into the parameters of a program with its "
 	  "own optimizer: write signal=drift, or leave late and mix out" },
@@ -331,8 +329,7 @@ static const struct exclusion exclusions[] = {
 
 	{ HAS(GRACE_WORD), HAS(NO_QUORUM),
 	  "\"{grace}\" is the time for which an exchange with a quorum waits for the other "
-	  "workers: "
-	  "write it with quorum=WORKERS" },
+	  "workers: write it with quorum=WORKERS" },
 	{ HAS(QUORUM), SIGNALS & ~SIGNAL(DRIFT),
 	  "\"{quorum}\" lets a worker miss an exchange, and counts at the next one how far it has "
 	  "drifted meanwhile: write it with signal=drift when=every(STEPS)" },
@@ -353,8 +350,7 @@ static const struct exclusion exclusions[] = {
 		     "all densities rise in the same exchange, which a worker may miss") },
 
 	{ UPDATE(ACCELERATED), SIGNALS & ~SIGNAL(SVRG),
-	  "update=accelerated moves from anchor to anchor: write signal=svrg(M) "
-	  "when=async(TAU)" },
+	  "update=accelerated moves from anchor to anchor: write signal=svrg(M) when=async(TAU)" },
 	{ SIGNAL(SVRG), WHENS & ~WHEN(ASYNC),
 	  "\"{signal}\" is for asynchronous steps: write when=async(TAU)" },
 	{ SIGNAL(SVRG), NONFINITE(SKIP),
@@ -425,9 +421,8 @@ static const struct exclusion exclusions[] = {
 	{ HAS(TRANSFORM), HAS(AUTO) | HAS(UP_LEADER) | HAS(UP_SKETCH) | HAS(UP_GLOBAL),
 	  "\"{transform}\" with {up}: write up=all, topk(DENSITY) or block-topk(K,N)" },
 	{ HAS(TRANSFORM), HAS(OTHER_BLOCKS),
-	  "\"{up}\" with \"{transform}\": the blocks are those of the transform, of at most "
-	  "SIDE * SIDE coefficients; write this product as N, such as block-topk(32,4096) with "
-	  "dct(64)" },
+	  "\"{up}\" with \"{transform}\": the blocks are those of the transform, of at most SIDE * "
+	  "SIDE coefficients; write this product as N, such as block-topk(32,4096) with dct(64)" },
 	{ HAS(UP_UNBIASED), MEMORIES & ~MEMORY(NONE), COUNTS_TWICE("up") },
 	{ HAS(UP_SKETCH), HAS(UP_NARROW) | HAS(DOWN_NARROW),
 	  "\"{up}\" with values narrower than f32 would lose rounding errors, because the workers "

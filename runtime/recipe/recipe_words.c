@@ -82,9 +82,8 @@ const struct axis recipe_axes[AXES] = {
 	[AXIS_RESET] = { "reset", "takes a number of steps, or none", NULL, 0 },
 	[AXIS_WHEN] = { "when",
 			"takes always, every(STEPS), then fragments(P), late(STEPS) and "
-			"mix(SHARE), "
-			"lazy(WINDOW,WEIGHT[,LONGEST]) or lazy-server(WINDOW,WEIGHT[,LONGEST]), "
-			"async(TAU) or async(TAU,whole)",
+			"mix(SHARE), lazy(WINDOW,WEIGHT[,LONGEST]) or "
+			"lazy-server(WINDOW,WEIGHT[,LONGEST]), async(TAU) or async(TAU,whole)",
 			when_words, 8 },
 	[AXIS_RATE] = { "rate", "takes the outer rate of signal=drift, above 0", NULL, 0 },
 	[AXIS_KEEP] = { "keep",

@@ -63,8 +63,7 @@ const struct source_row source_rows[SOURCES] = {
 			  "the gradients at params and at the point of sluice_point",
 			  1, read_pair },
 	[SOURCE_PARAMS] = { "sluice_push", "update=average",
-			    "the recipe says update=average: call sluice_push with the "
-			    "parameters",
+			    "the recipe says update=average: call sluice_push with the parameters",
 			    0, read_one },
 	[SOURCE_DRIFT] = { "sluice_push", "signal=drift",
 			   "the recipe says signal=drift: call sluice_push with the parameters", 1,

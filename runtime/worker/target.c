@@ -49,9 +49,8 @@ static int check_types(const struct worker *w, const struct vector *s, const cha
 	if (recipe_pulls_mean(w->rules.recipe) || w->layout->narrow_params || !vector_narrow(s))
 		return 0;
 	return fail(SLUICE_EINVAL,
-		    "%s: a segment of parameters has 16 bits, but the model "
-		    "was opened without param_type (sluice_model_attr) and so "
-		    "has no 32-bit copy to round from",
+		    "%s: a segment of parameters has 16 bits, but the model was opened without "
+		    "param_type (sluice_model_attr) and so has no 32-bit copy to round from",
 		    function);
 }
 

@@ -231,8 +231,7 @@ static void print_json(struct bench *b, const double s[SUMS], struct summary ms)
 	printf(",\"transports\":[");
 	for (size_t t = 0; t < b->n_transports && t < TRANSPORTS_MAX; t++)
 		printf("%s{\"name\":\"%s\",\"puts\":%llu,\"put_bytes\":%llu,\"notifies\":%llu,"
-		       "\"gets\":%llu,"
-		       "\"get_bytes\":%llu}",
+		       "\"gets\":%llu,\"get_bytes\":%llu}",
 		       t ? "," : "", b->moved[t].name, (unsigned long long)b->moved[t].puts,
 		       (unsigned long long)b->moved[t].put_bytes,
 		       (unsigned long long)b->moved[t].notifies,

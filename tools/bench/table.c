@@ -48,12 +48,10 @@ void table_begin(const struct options *o, sluice_job *job, int second, const cha
 	       sluice_version(NULL));
 	if (limits)
 		puts("limit: memcpy and cache-line ping-pong between the same two processes, same "
-		     "run; "
-		     "x: Sluice / limit");
+		     "run; x: Sluice / limit");
 	else if (o->limit && !strcmp(transport, "verbs"))
 		puts("limit: compare with the perftest commands below (server: without, client: "
-		     "with the "
-		     "server's name; sluice-info names DEVICE and GID)");
+		     "with the server's name; sluice-info names DEVICE and GID)");
 	else if (o->limit)
 		puts("limit: not measured, the two ranks share no memory");
 	if (settings)

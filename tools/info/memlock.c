@@ -100,8 +100,7 @@ void probe_memlock(const struct node *node, struct report *r)
 	else if (is_exempt(node))
 		report_add(r, VERDICT_OK, section, "memlock", NULL,
 			   "limit %s, but this process may lock without limit (CAP_IPC_LOCK); look "
-			   "again as the user "
-			   "of the job, inside a job",
+			   "again as the user of the job, inside a job",
 			   bytes_text(soft));
 	else if (soft >= node->memlock_need)
 		report_add(r, VERDICT_OK, section, "memlock", NULL, "limit %s, need %s",

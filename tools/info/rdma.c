@@ -107,8 +107,7 @@ static void judge_gids(const struct node *node, struct report *r, const struct p
 	}
 	report_add(r, VERDICT_FAIL, section, name,
 		   "give the network interface of this port an IPv4 address (ip addr add) and "
-		   "bring it up; "
-		   "unset SLUICE_GID_INDEX",
+		   "bring it up; unset SLUICE_GID_INDEX",
 		   "no usable GID among %d%s%s%s", seen, best ? ": [" : "", best ? best_index : "",
 		   best ? "] is the best of them, but cannot be used" : "");
 }

@@ -173,8 +173,7 @@ void probe_sluice(const struct node *node, struct report *r)
 			   "%s is requested, but this build has only:%s", missing->name, built);
 	else
 		report_add(r, VERDICT_OK, section, "transports", NULL,
-			   "allowed, best first:%s (built:%s); "
-			   "no other one is ever used",
-			   allowed, built);
+			   "allowed, best first:%s (built:%s); no other one is ever used", allowed,
+			   built);
 	settings(r);
 }
