@@ -78,31 +78,57 @@ static int fetch_kept(sluice_model *model, const char *function, float **own)
 	return rc;
 }
 
-/* Writes this rank's file. The shards are idle until this call returns on every worker, so their
- * vectors are read without the token, and heartbeats continue during disk writes. */
-static int write_own_file(struct meeting *m)
+static int write_file(struct meeting *m, const struct checkpoint_identity *identity,
+		      const struct contents *contents)
 {
 	char path[DURABLE_PATH_BYTES];
+
+	checkpoint_path(&m->place, identity->rank, path);
+	return checkpoint_file_write(path, identity, contents->sections, contents->n, &m->mine.sum);
+}
+
+static int write_bytes(const struct checkpoint_identity *identity, const struct contents *contents,
+		       const char *function, uint8_t *state, size_t bytes)
+{
+	const uint64_t need = checkpoint_bytes_size(identity->recipe, contents->sections,
+						    contents->n);
+
+	if (bytes != need)
+		return fail(SLUICE_EINVAL,
+			    "%s: bytes=%zu, but the state has %llu: see sluice_state_size",
+			    function, bytes, (unsigned long long)need);
+	return checkpoint_bytes_write(state, identity, contents->sections, contents->n);
+}
+
+/* Writes what this rank saves to the program's memory, or to this rank's file if state is NULL. For
+ * a file, the shards are idle until the call returns on every worker, so their vectors are read
+ * without the token, and heartbeats continue during disk writes. For memory, other ranks' next
+ * pushes may already have arrived, so the token is held. They change none of these vectors before
+ * this rank pushes, too. */
+static int write_own(struct meeting *m, const char *function, uint8_t *state, size_t bytes)
+{
+	const struct checkpoint_identity identity = identity_of(m);
 	struct contents contents;
-	struct checkpoint_sum sum = { 0 };
-	struct checkpoint_identity identity = identity_of(m);
 	float *own;
-	int rc = fetch_kept(m->model, "sluice_checkpoint", &own);
+	int rc = fetch_kept(m->model, function, &own);
+
+	m->mine.sum = (struct checkpoint_sum){ 0 };
 	if (rc)
 		return rc;
 	progress_take(m->model->job);
 	rc = contents_of(m->model, own, &contents);
-	progress_release(m->model->job);
+	if (!state)
+		progress_release(m->model->job);
 	if (!rc) {
-		checkpoint_path(&m->place, identity.rank, path);
 		rc = check_versions(&contents, m);
 		if (!rc)
-			rc = checkpoint_file_write(path, &identity, contents.sections, contents.n,
-						   &sum);
+			rc = state ? write_bytes(&identity, &contents, function, state, bytes) :
+				     write_file(m, &identity, &contents);
 		contents_free(&contents);
 	}
+	if (state)
+		progress_release(m->model->job);
 	own_return(m->model->worker, own);
-	m->mine.sum = sum;
 	return rc;
 }
 
@@ -152,29 +178,38 @@ static int begin_on_leader(struct meeting *m, const char *dir, int *begun_out)
 	return rc;
 }
 
+/* Checks that this rank is between two steps, where it can save. */
+static int check_between_steps(const sluice_model *model, const char *function)
+{
+	const int rc = model_whole(model, function);
+
+	if (rc || !sluice_is_worker(model->job))
+		return rc;
+	if (model->worker->step.state)
+		return fail(SLUICE_EINVAL, "%s: the last push was not pulled yet", function);
+	if (!local_can_save(model->worker))
+		return fail(SLUICE_EINVAL,
+			    "%s: the workers hold different parameters, but only common ones can "
+			    "be saved: with when=every(P), save after a multiple of P steps; with "
+			    "up=block it cannot be done",
+			    function);
+	return 0;
+}
+
 static int save_in_rounds(struct meeting *m, const char *dir)
 {
 	sluice_model *model = m->model;
 	int rank = model->job->rank, begun = 0, rc, again, namer;
 	m->mine.step = model->worker->step.done;
 	m->mine.digest = dir ? digest64(dir, strlen(dir)) : 0;
-	m->mine.status = model_whole(model, "sluice_checkpoint");
-	if (sluice_is_worker(model->job) && model->worker->step.state)
-		m->mine.status = fail(SLUICE_EINVAL,
-				      "sluice_checkpoint: the last push was not pulled yet");
-	else if (sluice_is_worker(model->job) && !local_can_save(model->worker))
-		m->mine.status = fail(
-			SLUICE_EINVAL,
-			"sluice_checkpoint: the workers hold different parameters, but only common "
-			"ones can be saved: with when=every(P) checkpoint after a multiple "
-			"of P steps; with up=block it cannot be done");
+	m->mine.status = check_between_steps(model, "sluice_checkpoint");
 	do {
 		if (rank == m->leader && !begun && !m->mine.status)
 			m->mine.status = begin_on_leader(m, dir, &begun);
 		rc = meeting_agree(m, "sluice_checkpoint", &again);
 	} while (!rc && again);
 	if (!rc) {
-		m->mine.status = write_own_file(m);
+		m->mine.status = write_own(m, "sluice_checkpoint", NULL, 0);
 		rc = meeting_judge(m);
 	}
 	if (!rc) {
@@ -494,54 +529,6 @@ static int restore(sluice_model *model, const char *dir, float *params, int fail
 
 static const char state_place[] = "the state of the first rank";
 
-/* The token is held while the vectors are copied, because other ranks' next pushes may already have
- * arrived. They change none of these vectors before this rank pushes, too. */
-static int fill_state(struct meeting *m, const char *function, uint8_t *state, size_t bytes)
-{
-	struct checkpoint_identity identity = identity_of(m);
-	struct contents contents;
-	float *own;
-	int rc = fetch_kept(m->model, function, &own);
-	if (rc)
-		return rc;
-	progress_take(m->model->job);
-	rc = contents_of(m->model, own, &contents);
-	if (!rc) {
-		const uint64_t need = checkpoint_bytes_size(identity.recipe, contents.sections,
-							    contents.n);
-		rc = check_versions(&contents, m);
-		if (!rc && bytes != need)
-			rc = fail(SLUICE_EINVAL,
-				  "%s: bytes=%zu, but the state has %llu: see sluice_state_size",
-				  function, bytes, (unsigned long long)need);
-		if (!rc)
-			rc = checkpoint_bytes_write(state, &identity, contents.sections,
-						    contents.n);
-		contents_free(&contents);
-	}
-	progress_release(m->model->job);
-	own_return(m->model->worker, own);
-	return rc;
-}
-
-/* Checks that this rank is between two steps, where it can save. */
-static int check_between_steps(const sluice_model *model, const char *function, const void *state)
-{
-	int rc = model_whole(model, function);
-	if (rc)
-		return rc;
-	if (!state)
-		return fail(SLUICE_EINVAL, "%s: state is NULL", function);
-	if (model->worker->step.state)
-		return fail(SLUICE_EINVAL, "%s: the last push was not pulled yet", function);
-	if (!local_can_save(model->worker))
-		return fail(SLUICE_EINVAL,
-			    "%s: the workers hold different parameters, but only common ones can "
-			    "be saved",
-			    function);
-	return 0;
-}
-
 /* Returns the generation of parts that ranks save without the others. It is the same on all ranks
  * of a job after the same step. In another job, whose first rank has other addresses, it
  * differs. */
@@ -572,16 +559,22 @@ static int check_alone(const sluice_model *model)
 		    "pushes: leave the flag out on all workers");
 }
 
+static int check_save(const sluice_model *model, const uint8_t *state)
+{
+	return state ? check_between_steps(model, "sluice_state_save") :
+		       fail(SLUICE_EINVAL, "sluice_state_save: state is NULL");
+}
+
 static int save_part(sluice_model *model, uint8_t *state, size_t bytes)
 {
 	struct meeting alone = { .model = model,
 				 .place = { .step = model->worker->step.done,
 					    .generation = common_generation(model) } };
-	int rc = check_between_steps(model, "sluice_state_save", state);
+	int rc = check_save(model, state);
 
 	if (!rc)
 		rc = check_alone(model);
-	return rc ? rc : fill_state(&alone, "sluice_state_save", state, bytes);
+	return rc ? rc : write_own(&alone, "sluice_state_save", state, bytes);
 }
 
 static int save_state(sluice_model *model, uint8_t *state, size_t bytes)
@@ -593,12 +586,12 @@ static int save_state(sluice_model *model, uint8_t *state, size_t bytes)
 	m->mine.step = model->worker->step.done;
 	m->mine.digest = digest64(state_place, sizeof(state_place));
 	snprintf(m->mine.text, sizeof(m->mine.text), "%s", state_place);
-	m->mine.status = check_between_steps(model, "sluice_state_save", state);
+	m->mine.status = check_save(model, state);
 	if (getrandom(&m->mine.generation, sizeof(m->mine.generation), GRND_NONBLOCK) < 0)
 		m->mine.generation = (uint32_t)now_ns();
 	rc = meeting_agree(m, "sluice_state_save", &again);
 	if (!rc) {
-		m->mine.status = fill_state(m, "sluice_state_save", state, bytes);
+		m->mine.status = write_own(m, "sluice_state_save", state, bytes);
 		rc = meeting_judge(m);
 	}
 	meeting_close(&m);
