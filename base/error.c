@@ -89,6 +89,13 @@ int fail_quietly(int code, const char *format, ...)
 	return code;
 }
 
+int refuse_bytes(const char **why, const char *text)
+{
+	if (why)
+		*why = text;
+	return SLUICE_EWIRE;
+}
+
 void error_hold(void)
 {
 	holds_next = 1;

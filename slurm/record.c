@@ -72,42 +72,36 @@ size_t record_encode(const struct rank_record *record, uint32_t rank, uint8_t ou
 	return n + 4;
 }
 
-static int refuse_record(const char *text, const char **why)
-{
-	*why = text;
-	return SLUICE_EWIRE;
-}
-
 int record_decode(const uint8_t *bytes, size_t n, uint32_t rank, struct rank_record *out,
 		  const char **why)
 {
 	uint64_t header, payload;
 
 	if (n < RECORD_HEADER_BYTES + 4)
-		return refuse_record("it is too short", why);
+		return refuse_bytes(why, "it is too short");
 	if (n > RECORD_ACCEPT_BYTES)
-		return refuse_record("it is too long", why);
+		return refuse_bytes(why, "it is too long");
 	if (memcmp(bytes + AT_MAGIC, magic, sizeof(magic)) != 0)
-		return refuse_record("it does not begin with the magic of a Sluice record", why);
+		return refuse_bytes(why, "it does not begin with the magic of a Sluice record");
 	header = get_le32(bytes + AT_HEADER);
 	payload = get_le32(bytes + AT_PAYLOAD);
 	if (header < RECORD_HEADER_BYTES || header + payload + 4 != n)
-		return refuse_record("its lengths disagree", why);
+		return refuse_bytes(why, "its lengths disagree");
 	if (get_le32(bytes + n - 4) != crc32c(0, bytes, n - 4))
-		return refuse_record("its checksum is wrong", why);
+		return refuse_bytes(why, "its checksum is wrong");
 	if (get_le32(bytes + AT_RANK) != rank)
-		return refuse_record("it is for another rank", why);
+		return refuse_bytes(why, "it is for another rank");
 	memset(out, 0, sizeof(*out));
 	out->wire_version = get_le32(bytes + AT_WIRE);
 	if (!get_text(out->version, bytes + AT_VERSION, sizeof(out->version)) ||
 	    !get_text(out->build, bytes + AT_BUILD, sizeof(out->build)) ||
 	    !get_text(out->node, bytes + AT_NODE, sizeof(out->node)))
-		return refuse_record("a text field is not printable or not terminated", why);
+		return refuse_bytes(why, "a text field is not printable or not terminated");
 	memcpy(out->boot_id, bytes + AT_BOOT, sizeof(out->boot_id));
 	if (out->wire_version != SLUICE_WIRE_VERSION)
 		return 0;
 	if (payload > RECORD_PAYLOAD_BYTES)
-		return refuse_record("its payload is longer than any transport's", why);
+		return refuse_bytes(why, "its payload is longer than any transport's");
 	out->payload_bytes = (uint32_t)payload;
 	memcpy(out->payload, bytes + header, payload);
 	return 0;

@@ -250,11 +250,6 @@ uint64_t model_memory(const struct layout *l, const struct recipe *recipe, int r
 	return rank < l->workers ? bytes + worker_memory(l, recipe) : bytes;
 }
 
-static double mebibytes(uint64_t bytes)
-{
-	return (double)bytes / 1048576;
-}
-
 /* Compares the memory that all ranks of this node need for the model with the memory that is left.
  * Before any rank allocates, all ranks agree on the result. */
 static int check_memory(const sluice_model *model, uint64_t need)
@@ -410,7 +405,7 @@ static int prepare_model(sluice_model *model, const sluice_model_attr *attr)
 		return rc;
 	log_line(LOG_INFO, "runtime",
 		 "model %u: %llu parameters, %u shards, %.1f MiB here, recipe %s", model->id,
-		 (unsigned long long)attr->count, model->layout.n_shards, (double)need / 1048576,
+		 (unsigned long long)attr->count, model->layout.n_shards, mebibytes(need),
 		 model->recipe_text);
 	warn_of_single(model);
 	return 0;

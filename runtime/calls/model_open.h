@@ -23,4 +23,8 @@ int model_shape(const sluice_model_attr *attr, const struct model_of *of, struct
 		struct schedule *schedule, struct layout *l);
 /* Frees a model that no event can reach any more. */
 void model_free(sluice_model *model);
+static inline double mebibytes(uint64_t bytes)
+{
+	return (double)bytes / 1048576;
+}
 #endif

@@ -140,11 +140,6 @@ static void say_phases(struct text *t, const struct schedule *schedule)
 	}
 }
 
-static double to_mebibytes(uint64_t bytes)
-{
-	return (double)bytes / 1048576;
-}
-
 static void say_vectors(struct text *t, const struct recipe *recipe, const struct layout *l,
 			enum half half)
 {
@@ -155,10 +150,10 @@ static void say_vectors(struct text *t, const struct recipe *recipe, const struc
 	for (int k = 0; k < KEPTS; k++)
 		if (kept_rows[k].half == half && kept_rows[k].needed(recipe))
 			say(t, "  %-10s %10.3f MiB  %s\n", kept_rows[k].name,
-			    to_mebibytes(count * kept_rows[k].element), kept_rows[k].what);
+			    mebibytes(count * kept_rows[k].element), kept_rows[k].what);
 	if (half == HALF_WORKER && target_hooks.memory(l, recipe))
 		say(t, "  %-10s %10.3f MiB  %s\n", "parameters",
-		    to_mebibytes(target_hooks.memory(l, recipe)),
+		    mebibytes(target_hooks.memory(l, recipe)),
 		    "in 32 bits, from which the program's are rounded");
 }
 
@@ -291,17 +286,17 @@ static void say_memory(struct text *t, const struct layout *l, const struct reci
 	    "  the vectors and messages of a worker  %10.3f MiB\n"
 	    "  those of the largest owner of shards  %10.3f MiB\n"
 	    "  this owner's rank, with its windows   %10.3f MiB\n",
-	    to_mebibytes(worker_memory(l, recipe)), to_mebibytes(most),
-	    to_mebibytes(model_memory(l, recipe, owner)));
+	    mebibytes(worker_memory(l, recipe)), mebibytes(most),
+	    mebibytes(model_memory(l, recipe, owner)));
 	if (bytes_spared(l, recipe))
 		say(t,
 		    "  spared at each worker, whose program needs no optimizer: %.3f MiB of "
 		    "running averages, of which the largest shard keeps %.3f MiB\n",
-		    to_mebibytes(bytes_spared(l, recipe)),
-		    to_mebibytes(bytes_spared(l, recipe) / l->count * layout_largest(l, -1).span));
+		    mebibytes(bytes_spared(l, recipe)),
+		    mebibytes(bytes_spared(l, recipe) / l->count * layout_largest(l, -1).span));
 	if (l->size > l->workers)
 		say(t, "  a worker's rank, with its windows     %10.3f MiB\n",
-		    to_mebibytes(model_memory(l, recipe, 0)));
+		    mebibytes(model_memory(l, recipe, 0)));
 }
 
 /* ---- paths ------------------------------------------------------------------ */

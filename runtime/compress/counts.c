@@ -155,12 +155,6 @@ size_t counts_encode(const uint64_t *count, size_t n, unsigned b, unsigned tag,
 
 /* ---- reading --------------------------------------------------------------- */
 
-static int refuse_counts(const char **why, const char *what)
-{
-	*why = what;
-	return SLUICE_EWIRE;
-}
-
 /* Reads the next length. Returns 64 if no encoder would write this length in this way. */
 static unsigned get_length(struct bit_reader *r, unsigned before)
 {
@@ -191,13 +185,13 @@ static int read_header(struct bit_reader *r, unsigned tag, size_t n, struct coun
 	if (!r->overrun && h->n)
 		h->first = (size_t)get_gamma(r) - 1;
 	if (r->overrun)
-		return refuse_counts(why, "the counts end within their header");
+		return refuse_bytes(why, "the counts end within their header");
 	if (tag_is != tag)
-		return refuse_counts(why, "the counts are of another kind, or of other bins");
+		return refuse_bytes(why, "the counts are of another kind, or of other bins");
 	if (h->shift + h->b > COUNTS_LENGTH_MAX)
-		return refuse_counts(why, "the scale of the counts is too large");
+		return refuse_bytes(why, "the scale of the counts is too large");
 	if (h->n > n || h->first > n - h->n)
-		return refuse_counts(why, "the counts go beyond the last bin");
+		return refuse_bytes(why, "the counts go beyond the last bin");
 	return 0;
 }
 
@@ -211,11 +205,11 @@ static int walk_counts(struct bit_reader r, const struct counts_header *h, uint6
 		unsigned length = get_length(&r, before);
 
 		if (r.overrun)
-			return refuse_counts(why, "the counts end early");
+			return refuse_bytes(why, "the counts end early");
 		if (length > COUNTS_LENGTH_MAX || (length > h->b && length <= h->shift))
-			return refuse_counts(why, "a count has an invalid length");
+			return refuse_bytes(why, "a count has an invalid length");
 		if (!length && (i == 0 || i == h->n - 1))
-			return refuse_counts(why, "the first or last count is zero");
+			return refuse_bytes(why, "the first or last count is zero");
 
 		unsigned shift = length > h->b ? h->shift : 0;
 		uint64_t c = 0;
@@ -224,17 +218,17 @@ static int walk_counts(struct bit_reader r, const struct counts_header *h, uint6
 			c = ((uint64_t)1 << (length - 1 - shift) | get_bits(&r, length - 1 - shift))
 			    << shift;
 		if (r.overrun)
-			return refuse_counts(why, "the counts end early");
+			return refuse_bytes(why, "the counts end early");
 		if ((count[h->first + i] + c) >> COUNTS_LENGTH_MAX)
-			return refuse_counts(why, "a sum of counts has more than 48 bits");
+			return refuse_bytes(why, "a sum of counts has more than 48 bits");
 		if (add)
 			count[h->first + i] += c;
 		before = length;
 	}
 	if (r.end - r.at >= 8)
-		return refuse_counts(why, "there are bytes after the counts");
+		return refuse_bytes(why, "there are bytes after the counts");
 	if (get_bits(&r, (unsigned)(r.end - r.at)))
-		return refuse_counts(why, "the padding after the counts is not zero");
+		return refuse_bytes(why, "the padding after the counts is not zero");
 	return 0;
 }
 
@@ -246,7 +240,7 @@ int counts_merge(const uint8_t *bytes, size_t n_bytes, unsigned tag, uint64_t *c
 	int rc;
 
 	if (n_bytes > counts_bound(COUNTS_MOST, COUNTS_BITS_MAX))
-		return refuse_counts(why, "the counts are too long");
+		return refuse_bytes(why, "the counts are too long");
 	rc = read_header(&r, tag, n, &h, why);
 	if (!rc)
 		rc = walk_counts(r, &h, count, 0, why);

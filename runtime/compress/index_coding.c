@@ -3,6 +3,7 @@
  * bitmap, Rice. The decoders trust nothing, because their bytes come from another process. */
 #include "index_coding.h"
 #include "base/bytes.h"
+#include "base/error.h"
 #include "bit_pack.h"
 #include "index_kernels.h"
 #include "message_rules.h"
@@ -10,12 +11,6 @@
 #include "sluice.h"
 
 enum { BITS_BYTES = INDEX_BLOCK * INDEX_WIDTH_MAX / 8, RAW_PIECE = 2048 };
-
-static int refuse_indices(const char **why, const char *text)
-{
-	*why = text;
-	return SLUICE_EWIRE;
-}
 
 static uint32_t smaller(uint32_t a, uint32_t b)
 {
@@ -41,8 +36,8 @@ static int raw_decode(const uint8_t *in, uint64_t bytes, uint32_t count, uint32_
 	const struct index_kernels *k = index_kernels();
 
 	if (bytes != 4 * (uint64_t)count)
-		return refuse_indices(
-			why, "the payload's length does not fit the number of raw indices");
+		return refuse_bytes(why,
+				    "the payload's length does not fit the number of raw indices");
 	/* Values are compared while they are in the cache. */
 	for (size_t i = 0, n; i < count; i += n) {
 		const size_t before = i > 0;
@@ -55,10 +50,10 @@ static int raw_decode(const uint8_t *in, uint64_t bytes, uint32_t count, uint32_
 			index[j] = get_le32(in + 4 * j);
 #endif
 		if (!k->ascends(index + i - before, n + before))
-			return refuse_indices(why, "raw indices are not strictly increasing");
+			return refuse_bytes(why, "raw indices are not strictly increasing");
 	}
 	if (count && index[count - 1] >= span)
-		return refuse_indices(why, "a raw index lies beyond the shard");
+		return refuse_bytes(why, "a raw index lies beyond the shard");
 	return 0;
 }
 
@@ -182,30 +177,30 @@ static int delta_decode(const uint8_t *in, uint64_t bytes, uint32_t count, uint3
 	uint64_t needed = section_padded(blocks), next = 0;
 
 	if (bytes < needed)
-		return refuse_indices(why, "the payload is too short for its delta widths");
+		return refuse_bytes(why, "the payload is too short for its delta widths");
 	for (uint32_t block = 0; block < blocks; block++) {
 		if (widths[block] > INDEX_WIDTH_MAX)
-			return refuse_indices(why, "a delta width exceeds 32 bits");
+			return refuse_bytes(why, "a delta width exceeds 32 bits");
 		needed += delta_block_bytes(smaller(count - block * INDEX_BLOCK, INDEX_BLOCK),
 					    widths[block]);
 	}
 	if (bytes != section_padded(needed))
-		return refuse_indices(why, "the payload's length does not fit its delta widths");
+		return refuse_bytes(why, "the payload's length does not fit its delta widths");
 	for (uint64_t i = blocks; i < section_padded(blocks); i++)
 		if (in[i])
-			return refuse_indices(why, "padding after the delta widths is not zero");
+			return refuse_bytes(why, "padding after the delta widths is not zero");
 	for (uint64_t i = needed; i < bytes; i++)
 		if (in[i])
-			return refuse_indices(why, "padding after the delta gaps is not zero");
+			return refuse_bytes(why, "padding after the delta gaps is not zero");
 	for (uint32_t block = 0; block < blocks; block++) {
 		uint32_t first = block * INDEX_BLOCK, n = smaller(count - first, INDEX_BLOCK);
 
 		if (!(n == INDEX_BLOCK ? decode_block(k, at, (uint64_t)(in + bytes - at),
 						      widths[block], &next, index + first) :
 					 unpack_last(at, n, widths[block], &next, index + first)))
-			return refuse_indices(why, "a delta block is not packed canonically");
+			return refuse_bytes(why, "a delta block is not packed canonically");
 		if (next > span)
-			return refuse_indices(why, "a delta index lies beyond the shard");
+			return refuse_bytes(why, "a delta index lies beyond the shard");
 		at += delta_block_bytes(n, widths[block]);
 	}
 	return 0;
@@ -234,19 +229,19 @@ static int bitmap_decode(const uint8_t *in, uint64_t bytes, uint32_t count, uint
 	uint32_t n = 0;
 
 	if (bytes != index_bytes(CODING_BITMAP, NULL, count, span))
-		return refuse_indices(why, "the payload's length does not fit the bitmap");
+		return refuse_bytes(why, "the payload's length does not fit the bitmap");
 	if (span % 32 && get_le32(in + bytes - 4) >> span % 32)
-		return refuse_indices(why, "the bitmap has bits beyond the shard");
+		return refuse_bytes(why, "the bitmap has bits beyond the shard");
 	for (uint64_t at = index_kernels()->ones(in, bytes, count, index, &n); at < bytes; at += 4)
 		for (uint32_t word = get_le32(in + at); word; word &= word - 1) {
 			if (n == count)
-				return refuse_indices(
+				return refuse_bytes(
 					why,
 					"the bitmap has more bits than the message has values");
 			index[n++] = (uint32_t)(at * 8) + (uint32_t)__builtin_ctz(word);
 		}
 	if (n != count)
-		return refuse_indices(why, "the bitmap has fewer bits than the message has values");
+		return refuse_bytes(why, "the bitmap has fewer bits than the message has values");
 	return 0;
 }
 
@@ -273,10 +268,10 @@ static int rice_decode_padded(const uint8_t *in, uint64_t bytes, uint32_t count,
 	if (rc)
 		return rc;
 	if (bytes != section_padded(used))
-		return refuse_indices(why, "the payload's length does not fit its Rice codes");
+		return refuse_bytes(why, "the payload's length does not fit its Rice codes");
 	for (uint64_t i = used; i < bytes; i++)
 		if (in[i])
-			return refuse_indices(why, "padding after the Rice codes is not zero");
+			return refuse_bytes(why, "padding after the Rice codes is not zero");
 	return 0;
 }
 
@@ -293,10 +288,10 @@ static int run_decode(const uint8_t *in, uint64_t bytes, uint32_t count, uint32_
 	uint32_t first;
 
 	if (bytes != 4 || !count)
-		return refuse_indices(why, "the payload's length does not fit a run");
+		return refuse_bytes(why, "the payload's length does not fit a run");
 	first = get_le32(in);
 	if (first > span - count)
-		return refuse_indices(why, "a run ends beyond the shard");
+		return refuse_bytes(why, "a run ends beyond the shard");
 	for (uint32_t i = 0; i < count; i++)
 		index[i] = first + i;
 	return 0;
@@ -338,13 +333,13 @@ int index_decode(enum index_coding coding, const uint8_t *in, uint64_t bytes, ui
 		 uint32_t span, uint32_t *index, const char **why)
 {
 	if (count > span)
-		return refuse_indices(why, "more values than the shard has elements");
+		return refuse_bytes(why, "more values than the shard has elements");
 	switch (coding) {
 	case CODING_SEEDED:
 	case CODING_AGREED: /* message.c handles these */
 	case CODING_DENSE:
 		if (bytes || count != span)
-			return refuse_indices(
+			return refuse_bytes(
 				why, "a dense payload does not hold exactly one value per element");
 		return 0;
 	case CODING_RAW: return raw_decode(in, bytes, count, span, index, why);
@@ -353,5 +348,5 @@ int index_decode(enum index_coding coding, const uint8_t *in, uint64_t bytes, ui
 	case CODING_RUN: return run_decode(in, bytes, count, span, index, why);
 	case CODING_RICE: return rice_decode_padded(in, bytes, count, span, index, why);
 	}
-	return refuse_indices(why, "unknown index coding");
+	return refuse_bytes(why, "unknown index coding");
 }

@@ -5,6 +5,7 @@
  * allocation. */
 #include "message.h"
 #include "base/bytes.h"
+#include "base/error.h"
 #include "choose.h"
 #include "index_coding.h"
 #include "message_rules.h"
@@ -272,9 +273,7 @@ __attribute__((format(printf, 2, 3))) static int refuse_message(const char **why
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
-	if (why)
-		*why = text;
-	return SLUICE_EWIRE;
+	return refuse_bytes(why, text);
 }
 
 /* Copies bytes that a peer may be changing. The barrier prevents the compiler from reading a byte

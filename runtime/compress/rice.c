@@ -3,6 +3,7 @@
  * both can be read in whole words. */
 #include "rice.h"
 #include "base/bytes.h"
+#include "base/error.h"
 #include "message_rules.h"
 #include "sluice.h"
 
@@ -48,12 +49,6 @@ void rice_encode(const uint32_t *index, uint32_t count, uint32_t span, uint8_t *
 		*out = (uint8_t)held;
 }
 
-static int refuse_rice(const char **why, const char *text)
-{
-	*why = text;
-	return SLUICE_EWIRE;
-}
-
 /* Returns up to eight bytes from position `at` on, of n bytes in total, followed by zeros. */
 static uint64_t word_at(const uint8_t *in, uint64_t n, uint64_t at)
 {
@@ -80,15 +75,15 @@ int rice_decode(const uint8_t *in, uint64_t bytes, uint32_t count, uint32_t span
 	mask = ((uint64_t)1 << low) - 1;
 	lows = bytes_of_bits((uint64_t)count * low);
 	if (bytes < lows)
-		return refuse_rice(why, "the payload is too short for its Rice codes");
+		return refuse_bytes(why, "the payload is too short for its Rice codes");
 	if ((uint64_t)count * low % 8 && in[lows - 1] >> (uint64_t)count * low % 8)
-		return refuse_rice(why, "spare bits of the Rice codes are not zero");
+		return refuse_bytes(why, "spare bits of the Rice codes are not zero");
 	/* from: the bit after the last 1 that was read. That 1 ends a unary code. */
 	for (; n < count; word_bit += 64) {
 		uint64_t word;
 
 		if (word_bit / 8 >= bytes - lows)
-			return refuse_rice(why, "the payload ends within a Rice code");
+			return refuse_bytes(why, "the payload ends within a Rice code");
 		for (word = word_at(in + lows, bytes - lows, word_bit / 8); word && n < count;
 		     word &= word - 1, n++) {
 			uint64_t place = word_bit + (unsigned)__builtin_ctzll(word);
@@ -99,13 +94,14 @@ int rice_decode(const uint8_t *in, uint64_t bytes, uint32_t count, uint32_t span
 				next += high << low |
 					(word_at(in, lows, bit / 8) >> bit % 8 & mask);
 			if (high > span >> low || next >= span)
-				return refuse_rice(why, "a Rice coded index lies beyond the shard");
+				return refuse_bytes(why,
+						    "a Rice coded index lies beyond the shard");
 			from = place + 1;
 			index[n] = (uint32_t)next++;
 		}
 	}
 	*used = lows + bytes_of_bits(from);
 	if (from % 8 && in[*used - 1] >> from % 8)
-		return refuse_rice(why, "bits follow the last Rice code");
+		return refuse_bytes(why, "bits follow the last Rice code");
 	return 0;
 }

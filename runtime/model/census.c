@@ -95,12 +95,6 @@ size_t note_write(const struct note *note, uint32_t shard, uint64_t seq, uint8_t
 	return NOTE_FRAME_BYTES + body;
 }
 
-static int refuse_note(const char **why, const char *what)
-{
-	*why = what;
-	return SLUICE_EWIRE;
-}
-
 /* Copies bytes that a peer may be changing. The barrier prevents the compiler from reading these
  * bytes a second time. */
 static void copy_note(uint8_t *to, const uint8_t *from, size_t n)
@@ -115,28 +109,28 @@ int note_read(const uint8_t *from, size_t n, uint32_t shard, uint64_t seq, uint8
 	uint8_t *b = copy + NOTE_FRAME_BYTES;
 
 	if (n < NOTE_HEADER_BYTES)
-		return refuse_note(why, "the message leaves no room for its note");
+		return refuse_bytes(why, "the message leaves no room for its note");
 	copy_note(copy, from, NOTE_FRAME_BYTES);
 
 	size_t body = get_le32(copy + 4);
 
 	if (get_le32(copy) != MAGIC || body < BODY_HEADER || body > n - NOTE_FRAME_BYTES ||
 	    body > BODY_HEADER + histogram_most())
-		return refuse_note(why, "the note is missing or too long");
+		return refuse_bytes(why, "the note is missing or too long");
 	copy_note(b, from + NOTE_FRAME_BYTES, body);
 	if (get_le32(copy + 20) != crc32c(crc32c(0, copy, 20), b, body))
-		return refuse_note(why, "the note's checksum is wrong");
+		return refuse_bytes(why, "the note's checksum is wrong");
 	if (get_le64(copy + 8) != seq || get_le32(copy + 16) != shard)
-		return refuse_note(why, "the note belongs to another message");
+		return refuse_bytes(why, "the note belongs to another message");
 	*note = (struct note){ bits_float(get_le32(b)), b + BODY_HEADER, get_le32(b + 4) };
 	if (!(note->level >= 0 && note->level <= FLT_MAX))
-		return refuse_note(why, "the threshold is not a finite number >= 0");
+		return refuse_bytes(why, "the threshold is not a finite number >= 0");
 	if (note->histogram_bytes > body ||
 	    ((BODY_HEADER + note->histogram_bytes + 3) & ~(size_t)3) != body)
-		return refuse_note(why, "the note's lengths disagree");
+		return refuse_bytes(why, "the note's lengths disagree");
 	for (size_t i = BODY_HEADER + note->histogram_bytes; i < body; i++)
 		if (b[i])
-			return refuse_note(why, "padding after the note is not zero");
+			return refuse_bytes(why, "padding after the note is not zero");
 	return 0;
 }
 
@@ -145,7 +139,7 @@ int note_add(const struct note *note, struct sluice_histogram *sum, const char *
 	if (!note->histogram_bytes)
 		return 0;
 	if (!sum)
-		return refuse_note(why, "the note has a histogram in a step without one");
+		return refuse_bytes(why, "the note has a histogram in a step without one");
 	return histogram_merge(sum, note->histogram, note->histogram_bytes, why);
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * See snapshot.h. */
 #include "model/snapshot.h"
+#include "base/error.h"
 #include "sluice.h"
 
 static const struct value_coding as_it_is = { VALUE_F32, 0, 0, 0 };
@@ -62,10 +63,8 @@ int snapshot_take(struct message_expect *want, uint8_t *bytes, uint32_t part, fl
 	if ((rc = message_copy(bytes, at.bytes, bytes, at.bytes, &m, why)) ||
 	    (rc = message_check(&m, &here, why)))
 		return rc;
-	if (m.part != part || m.parts != snapshot_parts(span) || m.coding != CODING_DENSE) {
-		*why = "it is another part of the snapshot than expected";
-		return SLUICE_EWIRE;
-	}
+	if (m.part != part || m.parts != snapshot_parts(span) || m.coding != CODING_DENSE)
+		return refuse_bytes(why, "it is another part of the snapshot than expected");
 	want->seq = m.seq;
 	return message_decode(&m, bytes, NULL, vector + at.begin, why);
 }
