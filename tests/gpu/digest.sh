@@ -30,7 +30,8 @@ for recipe in 'up=topk(0.01) down=topk(0.05) memory=residual update=sgd' \
 	'up=topk(0.01) down=topk(0.05) signal=momentum(0.9) clip=1 nonfinite=zero memory=residual update=sgd' \
 	'up=topk(0.05),uniform(4,64) down=all memory=residual update=sgd' \
 	'up=sketch(0.01,3) down=all memory=residual update=sgd' \
-	'up=topk(0.01) down=topk(0.05) memory=lowpass(0.3) update=sgd'; do
+	'up=topk(0.01) down=topk(0.05) memory=lowpass(0.3) update=sgd' \
+	'adamw update=momentum(0.9)' shard-adamw; do
 	train "$rows.host" "$recipe"
 	SLUICE_DEVICE_SHARDS=no SLUICE_GPU=$module SLUICE_LOG=runtime+info LD_PRELOAD=$preload train "$rows.gpu" "$recipe"
 	grep -q 'GPU' "$rows.gpu.err" || { echo "wrong: no gradient was in GPU memory"; exit 1; }

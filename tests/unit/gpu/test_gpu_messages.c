@@ -198,6 +198,12 @@ static struct device_part part_of(size_t p, size_t k)
 				     .capacity = p == PARTS - 1 ? 10 : (uint32_t)k };
 }
 
+/* In one step, the numbers of the coordinates exceed 32 bits from the middle of the vector on. */
+static uint64_t first_of(uint64_t step)
+{
+	return step == 2 ? UINT32_MAX - (uint64_t)2 * PART : 0;
+}
+
 /* Computes the same push on the CPU: the selection, then the encoder for each part. residual
  * becomes that of the device. */
 static void expect_same_push(float *residual, const float *grad, size_t n, size_t k,
@@ -229,7 +235,7 @@ static void expect_same_push(float *residual, const float *grad, size_t n, size_
 				     .lr = 1,
 				     .stream = { RANDOM_ROUND, RANK, step, SEED },
 				     .densest = step & 1,
-				     .first = part.begin,
+				     .first = first_of(step) + part.begin,
 				     .range = range };
 		uint32_t count = 0;
 
@@ -345,7 +351,8 @@ static void push_steps(size_t n, size_t k, struct value_coding coding, struct ra
 							      .purpose = RANDOM_ROUND,
 							      .rank = RANK,
 							      .seed = SEED,
-							      .step = (uint64_t)step },
+							      .step = (uint64_t)step,
+							      .first = first_of((uint64_t)step) },
 						  .densest = step & 1,
 						  .settle = step > 0,
 						  .parts = parts };
