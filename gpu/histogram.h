@@ -103,9 +103,9 @@ __device__ static inline void count_candidates(const struct topk_args *a, struct
 	for (uint64_t from = alone ? 0 : (uint64_t)blockIdx.x * BLOCK; from < listed;
 	     from += step) {
 		uint64_t i = from + threadIdx.x;
-		int counts = i < listed && !exempt_within(a, a->candidate_index[i], 1);
+		int counts = i < listed && !exempt_within(a, a->candidates.index[i], 1);
 
-		count_one(sh, known, shift, counts ? a->candidate_value[i] : 0.0f);
+		count_one(sh, known, shift, counts ? a->candidates.value[i] : 0.0f);
 	}
 	if (alone)
 		__syncthreads();

@@ -24,9 +24,9 @@ enum { MANY = 8 };
  * half if it is a tie. */
 __device__ static inline uint32_t verdict(const struct topk_args *a, uint32_t i, struct cut cut)
 {
-	const uint32_t key = key_of(a->candidate_value[i]);
+	const uint32_t key = key_of(a->candidates.value[i]);
 
-	if (key > cut.floor || exempt_within(a, a->candidate_index[i], 1))
+	if (key > cut.floor || exempt_within(a, a->candidates.index[i], 1))
 		return 1;
 	return (uint32_t)is_tie(cut, key) << 16;
 }
@@ -61,12 +61,12 @@ __device__ static inline uint64_t tile_counts(const struct topk_args *a, uint32_
 
 __device__ static inline void write_candidate(const struct topk_args *a, uint32_t i, uint32_t to)
 {
-	const uint32_t at = a->candidate_index[i];
+	const uint32_t at = a->candidates.index[i];
 
 	if (to >= a->room)
 		return;
 	a->index[to] = at;
-	a->value[to] = a->candidate_value[i];
+	a->value[to] = a->candidates.value[i];
 	if (a->clear)
 		a->residual[at] = 0;
 }

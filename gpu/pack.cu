@@ -209,9 +209,8 @@ __device__ static inline void write_bitmap(const struct pack_args *a, struct tea
 __device__ static inline uint8_t packed_byte(const uint32_t *gap, unsigned width, uint32_t b)
 {
 	uint32_t from = 8 * b / width, byte = 0;
-	int shift = (int)(from * width) -
-		    (int)(8 * b); /* position of the first bit of gap `from`, relative to this
-				     byte; <= 0 */
+	int shift = (int)(from * width) - (int)(8 * b); /* position of the first bit of gap `from`,
+							   relative to this byte; <= 0 */
 
 	for (; shift < 8 && from < DELTA_BLOCK; from++, shift += (int)width)
 		byte |= shift < 0 ? gap[from] >> -shift : gap[from] << shift;

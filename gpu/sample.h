@@ -49,9 +49,9 @@ __device__ static inline void count_samples(const struct topk_args *a, struct hi
 		uint32_t key = 0;
 
 		if (j < samples && !pass)
-			a->candidate_index[j] = key = sample_key(a, adding, j, samples);
+			a->candidates.index[j] = key = sample_key(a, adding, j, samples);
 		else if (j < samples)
-			key = a->candidate_index[j];
+			key = a->candidates.index[j];
 		count_one(sh, known, shift, bits_float(key));
 	}
 	bins_up(sh, a->state->of_sample[pass]);

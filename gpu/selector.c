@@ -304,8 +304,8 @@ int cuda_select(struct device_selector *s, const struct device_selection *select
 		.block_sums = part(s, s->plan.block_sums),
 		.first = part(s, s->plan.first),
 		.counts = part(s, s->plan.counts),
-		.candidate_index = part(s, s->plan.candidate_index),
-		.candidate_value = part(s, s->plan.candidate_value),
+		.candidates.index = part(s, s->plan.candidate_index),
+		.candidates.value = part(s, s->plan.candidate_value),
 		.index = part(s, s->plan.index),
 		.value = part(s, s->plan.value),
 		.room = s->plan.room

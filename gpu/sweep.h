@@ -142,7 +142,7 @@ __device__ static inline uint32_t list_marks(const struct topk_args *a, uint32_t
 	if (*first > a->room || counts > a->room - *first)
 		return 0; /* this attempt has failed; with by_level, the other coordinates are
 			     left out */
-	write_marks(a, tile, marks, &r, *first, a->candidate_index, a->candidate_value, 0);
+	write_marks(a, tile, marks, &r, *first, a->candidates.index, a->candidates.value, 0);
 	return counts;
 }
 

@@ -70,8 +70,10 @@ struct topk_args {
 	uint64_t *block_sums;
 	uint32_t *first, *counts; /* [tiles]: position of the tile's candidates in the list, and
 				     their number */
-	uint32_t *candidate_index;
-	float *candidate_value;
+	struct {
+		uint32_t *index;
+		float *value;
+	} candidates;
 	uint32_t *index; /* the selected coordinates, in ascending order */
 	float *value;
 	uint32_t room;
