@@ -15,10 +15,12 @@ except ModuleNotFoundError as error:
 
 from ._ddp import Compression, compress
 from ._fsdp import Replication, replicate
-from ._group import StoreBootstrap, default_job, process_group
+from ._group import StoreBootstrap, default_job, process_group, register_backend
 from ._local import LocalSteps
 from ._monitor import Monitor
 from ._optimizer import Optimizer
+
+register_backend()
 
 __all__ = ["Compression", "LocalSteps", "Monitor", "Optimizer", "Replication", "StoreBootstrap", "compress", "default_job",
            "process_group", "replicate"]

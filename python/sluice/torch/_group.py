@@ -3,25 +3,34 @@
 
 DistributedDataParallel needs a process group for a few small things: it compares the parameters' shapes, copies
 the buffers of rank 0 to every rank, and finds out which parameters were used. This group does that with the
-collectives of the job, so no NCCL, Gloo, TCP port or MASTER_ADDR is needed. It does not carry gradients, which
-go through the communication hook of sluice.torch.compress().
+collectives of the job. All other calls are done by a Gloo group of the same ranks, or by a given group. The
+gradients go through the communication hook of sluice.torch.compress().
 """
 import ctypes
+import fcntl
 import inspect
 import os
+import socket
+import struct
 from datetime import timedelta
-from typing import Any, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
 import torch
 import torch.distributed as dist
 
 from .._library import check, lib
 from ..bootstrap import Bootstrap
-from ..errors import InvalidError
+from ..errors import BootError, Error, InvalidError
 from ..job import RENDEZVOUS, Job
 from ._flat import bytes_of, host_of
 
 _default_job: Optional[Job] = None
+_store_of_default: Any = None  # the store through which its ranks found each other
+
+
+def _of_attempt(store: Any) -> Any:
+    """Returns the store without the keys of an attempt that failed, which torchrun's store keeps."""
+    return dist.PrefixStore(f"sluice.{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
 
 
 class StoreBootstrap(Bootstrap):
@@ -29,8 +38,7 @@ class StoreBootstrap(Bootstrap):
 
     def __init__(self, store: Any, rank: int, ranks: int, node: str = "") -> None:
         super().__init__(rank, ranks, node)
-        # torchrun's store keeps the keys of the attempt that failed.
-        self._store = dist.PrefixStore(f"sluice.{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+        self._store = _of_attempt(store)
 
     def put(self, key: str, value: bytes) -> None:
         self._store.set(key, value)
@@ -46,12 +54,15 @@ class StoreBootstrap(Bootstrap):
 
 
 def _join() -> Job:
+    global _store_of_default
+    _store_of_default = None
     if dist.is_initialized() and dist.get_backend() != "sluice":
         store = dist.distributed_c10d._get_default_store()
         return Job(bootstrap=StoreBootstrap(store, dist.get_rank(), dist.get_world_size()))
     if all(os.environ.get(name) for name in RENDEZVOUS):
         _check_rendezvous()
         store, rank, ranks = next(dist.rendezvous("env://"))
+        _store_of_default = store
         return Job(bootstrap=StoreBootstrap(store, rank, ranks))
     return Job()
 
@@ -100,8 +111,8 @@ def _done(result: Any) -> Any:
 
 
 class _Store(dist.Store):
-    """The store of a group whose members have already found each other. All of them make the same calls, so
-    each has its own copy of all keys and counters."""
+    """The store of a group without Gloo, whose members have already found each other. All of them make the same
+    calls, so each has its own copy of all keys and counters."""
 
     def __init__(self, members: int) -> None:
         super().__init__()
@@ -112,8 +123,8 @@ class _Store(dist.Store):
 
     def get(self, key: str) -> bytes:
         if key not in self._values:
-            raise InvalidError(f"the store of sluice.torch.process_group() has no key '{key}': code that "
-                               "exchanges addresses through a store needs another process group")
+            raise InvalidError(f"the store of sluice.torch.process_group(others=None) has no key '{key}': code that "
+                               "exchanges addresses through a store needs a group with Gloo, so leave out others=")
         return self._values[key]
 
     def add(self, key: str, amount: int) -> int:
@@ -132,14 +143,148 @@ class _Store(dist.Store):
         pass
 
 
+# ---- where Gloo listens ----------------------------------------------------------------------------
+
+def _rows(job: Job, mine: str, room: int) -> List[str]:
+    return [row.rstrip(b"\0").decode() for row in job.gather(mine.encode()[:room].ljust(room, b"\0"))]
+
+
+def _addresses() -> List[str]:
+    """Returns the IPv4 addresses of this node's interfaces. Its names may lead the other nodes elsewhere."""
+    found = []
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        for _, name in socket.if_nameindex():
+            try:
+                found.append(socket.inet_ntoa(fcntl.ioctl(any_socket, _SIOCGIFADDR, struct.pack("256s", name.encode()))[20:24]))
+            except OSError:  # the interface has none
+                pass
+    return found
+
+
+def _connect(hosts: List[str], port: int) -> str:
+    """Returns this rank's address and that of rank 0, as both appear on the first path that connects."""
+    for host in hosts:
+        try:
+            with socket.create_connection((host, port), _CONNECT_S) as way:
+                here, there = way.getsockname()[0], way.getpeername()[0]
+        except OSError:
+            continue
+        if len(hosts) == 1 or not there.startswith(("127.", "::1")):  # not a name for the node that looks it up
+            return f"{here} {there}"
+    return ""
+
+
+def _meet(job: Job, store: Any) -> Tuple[Any, str]:
+    """Returns the store, or a new one on rank 0, and the address of this rank that the others reach. Collective."""
+    if job.workers == 1:
+        return store or dist.HashStore(), "127.0.0.1"
+    listener: Any = None
+    if job.rank == 0:
+        listener = (dist.TCPStore("127.0.0.1", 0, job.workers, True, wait_for_workers=False) if store is None else
+                    socket.create_server(("", 0), backlog=job.workers))
+        port = listener.port if store is None else listener.getsockname()[1]
+        names = [os.environ.get("MASTER_ADDR", ""), job.node(0), socket.gethostname(), *_addresses()]
+        said = f"{port} " + " ".join(dict.fromkeys(name for name in names if name))
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        machine = file.read().strip() + os.readlink("/proc/self/ns/net")
+    said = job.broadcast((said if job.rank == 0 else "").encode()[:_ROOM].ljust(_ROOM, b"\0")).rstrip(b"\0").decode()
+    port, *hosts = said.split()
+    if len(set(_rows(job, machine, 128))) == 1:
+        hosts = ["127.0.0.1"]
+    found = _rows(job, "" if job.rank == 0 else _connect(hosts, int(port)), 128)
+    for rank, row in enumerate(found):
+        if rank and not row:
+            raise BootError(f"rank {rank} (node {job.node(rank)}) cannot connect to port {port} of rank 0 (node {job.node(0)}), "
+                            f"whose names are {', '.join(hosts)}, for the calls that Gloo does: set MASTER_ADDR on rank 0 to a "
+                            "name that all nodes reach, or use sluice.torch.process_group(others=None), which does without Gloo")
+    here, there = found[job.rank].split() if job.rank else (found[1].split()[1],) * 2
+    if store is None:
+        store = listener if job.rank == 0 else dist.TCPStore(there, int(port), job.workers, False, wait_for_workers=False)
+    elif job.rank == 0:
+        listener.close()
+    return store, here
+
+
+def _gloo(store: Any, rank: int, size: int, host: str) -> Any:
+    """Makes a Gloo group. Its waits have no time limit, because _Work ends them if a rank is lost."""
+    make = dist.ProcessGroupGloo.create_device
+    lazy = {"lazy_init": True} if "lazy_init" in (make.__doc__ or "") else {}  # connects when two ranks first exchange
+    names = os.environ.get("GLOO_SOCKET_IFNAME", "")
+    options = dist.ProcessGroupGloo._Options()
+    options._timeout = _FOREVER
+    options._devices = ([make(interface=name, **lazy) for name in names.split(",")] if names else
+                        [make(hostname=host, **lazy)])
+    return dist.ProcessGroupGloo(store, rank, size, options)
+
+
+# ---- groups ----------------------------------------------------------------------------------------
+
 # torch.compile() calls these methods as they are: it cannot trace what they do with the library.
 _uncompiled: Any = getattr(torch, "_disable_dynamo", None) or (lambda method: method)
+_HAS_BACKENDS = hasattr(dist.ProcessGroup, "_register_backend")  # torch 2: a group has a backend for each device
 
 
-class _Group(dist.ProcessGroup):
-    def __init__(self, job: Job) -> None:
-        super().__init__(job.rank, job.workers)
-        self._job, self._rank, self._size = job, job.rank, job.workers
+class _Work(torch._C._distributed_c10d.Work):
+    """A call that Gloo does. If it fails, the error names the rank that was lost."""
+
+    def __init__(self, group: "_Others", work: Any, pairwise: bool) -> None:
+        super().__init__()
+        self._group, self._work, self._pairwise = group, work, pairwise
+
+    def wait(self, timeout: timedelta = timedelta(0)) -> bool:
+        if timeout:
+            return self._work.wait(timeout)
+        while True:
+            try:
+                # Gloo closes a connection whose wait for a message ends by a timeout.
+                return self._work.wait() if self._pairwise else self._work.wait(_POLL)
+            except RuntimeError as error:
+                if self._pairwise or self._work.is_completed() or self._group.failed_elsewhere():
+                    self._group.fail(error)
+
+    def is_completed(self) -> bool:
+        return self._work.is_completed()
+
+    def is_success(self) -> bool:
+        return self._work.is_success()
+
+    def exception(self) -> Any:
+        return self._work.exception()
+
+    def result(self) -> Any:
+        return self._work.result()
+
+    def synchronize(self) -> None:
+        self.wait()
+
+    def source_rank(self) -> int:
+        return self._work.source_rank()
+
+    _source_rank = source_rank
+
+    def get_future(self) -> Any:
+        return self._work.get_future()
+
+
+class _Others(dist.ProcessGroup):
+    """A group whose calls are done by Gloo or by a given group: the base of the job's group, and each new_group()."""
+
+    def __init__(self, job: Job, rank: int, size: int, store: Any = None, host: str = "", given: Any = None) -> None:
+        if _HAS_BACKENDS and store is not None:
+            super().__init__(store, rank, size)
+        else:
+            super().__init__(rank, size)
+        self._job, self._host, self._does = job, host, given
+        self._store = _of_attempt(store) if host else store
+        self._watched = host != ""
+        if host:
+            gloo = self._does = _gloo(dist.PrefixStore("gloo", self._store), rank, size, host)
+            if _HAS_BACKENDS:
+                self._does = dist.ProcessGroup(store, rank, size)
+                for group in (self._does, self):
+                    _register(group, {torch.device(name): gloo for name in ("cpu", "cuda")})
+        elif given is not None and _HAS_BACKENDS:
+            _register(self, {device: given._get_backend(device) for device in given._device_types})
 
     def getBackendName(self) -> str:
         return "sluice"
@@ -149,15 +294,75 @@ class _Group(dist.ProcessGroup):
         """torch.compile() finds a group by this name; torch's own group has one for each backend."""
         return dist.distributed_c10d._get_process_group_name(self)
 
-    def rank(self) -> int:
-        return self._rank
+    @_uncompiled
+    def _call(self, name: str, *args: Any, **options: Any) -> Any:
+        if self._does is None:
+            raise InvalidError(f"sluice.torch.process_group(others=None) does not support {name}: leave out others=, so "
+                               "that Gloo does it, or give a group that does")
+        try:
+            work = getattr(self._does, name)(*args, **options)
+        except RuntimeError as error:
+            if not self._watched or "/gloo/" not in str(error) or name == "monitored_barrier":
+                raise
+            self.fail(error)
+        return _Work(self, work, name in _PAIRWISE) if self._watched and work is not None else work
 
-    def size(self) -> int:
-        return self._size
+    def failed_elsewhere(self) -> bool:
+        """Returns whether a call of another rank has failed, so that this rank must not wait longer."""
+        try:
+            return self._store.add(_FAILED, 0) > 0
+        except RuntimeError:
+            return True  # rank 0, which has the store, is lost
 
-    def _no(self, what: str) -> InvalidError:
-        return InvalidError(f"sluice.torch.process_group() does not support {what}: use Gloo or NCCL for it, and "
-                            "give DistributedDataParallel its group by process_group=")
+    def fail(self, error: Exception) -> None:
+        """Raises the error of Gloo, or that of the job if a rank is lost. Every rank comes here."""
+        # A thread of Gloo may wait for a lost rank without a limit, and the destructor waits for the thread.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._does))
+        try:
+            self._store.add(_FAILED, 1)
+        except RuntimeError:
+            pass
+        try:
+            self._job.barrier()
+        except Error as cause:
+            raise cause from error
+        raise error
+
+
+def _register(group: Any, backends: Dict[Any, Any]) -> None:
+    for device, backend in backends.items():
+        kind = dist.Backend.backend_type_map.get(backend.name().lower(), dist.ProcessGroup.BackendType.CUSTOM)
+        if device == next(iter(backends)):
+            group._set_default_backend(kind)
+        group._register_backend(device, kind, backend)
+
+
+_PAIRWISE = ("send", "recv", "recv_anysource")
+_FAILED = "failed"
+_FOREVER = timedelta(days=3650)
+_POLL = timedelta(seconds=1)
+_CONNECT_S = 5
+_SIOCGIFADDR = 0x8915
+_ROOM = 1000
+
+
+def _forward(name: str) -> Any:
+    def method(self: Any, *args: Any, **options: Any) -> Any:
+        return self._call(name, *args, **options)
+    return method
+
+
+for _name in ("_allgather_base", "_reduce_scatter_base", "all_gather_single", "all_gather_single_coalesced",
+              "all_to_all_single", "allgather", "allgather_coalesced", "allgather_into_tensor_coalesced", "allreduce",
+              "allreduce_coalesced", "alltoall", "alltoall_base", "barrier", "broadcast", "gather", "gather_into_tensor",
+              "gather_single", "monitored_barrier", "reduce", "reduce_scatter", "reduce_scatter_single",
+              "reduce_scatter_single_coalesced", "reduce_scatter_tensor_coalesced", "scatter", *_PAIRWISE):
+    if hasattr(dist.ProcessGroup, _name):
+        setattr(_Others, _name, _forward(_name))
+
+
+class _Group(_Others):
+    """The group of a job, which does the calls of DistributedDataParallel itself."""
 
     @_uncompiled
     def broadcast(self, tensors: List[torch.Tensor], opts: Any) -> Any:
@@ -169,22 +374,38 @@ class _Group(dist.ProcessGroup):
     @_uncompiled
     def allreduce(self, tensors: List[torch.Tensor], opts: Any = None) -> Any:
         op = dist.ReduceOp.SUM if opts is None else getattr(opts, "reduceOp", opts)
+        if not any(op == known for known in _OPERATIONS) or any(t.layout != torch.strided for t in tensors) or (
+                op != dist.ReduceOp.AVG and all(map(self._is_large, tensors))):
+            return self._call("allreduce", tensors, *([] if opts is None else [opts]))
         for tensor in tensors:
             if op == dist.ReduceOp.SUM or op == dist.ReduceOp.AVG:
-                sums = tensor.detach().to("cpu", torch.float64, copy=True).contiguous()
-                if sums.numel():
-                    check(lib.sluice_sum(self._job._at(), _doubles(sums), sums.numel()))
+                found = self._sum(tensor.detach())
                 if op == dist.ReduceOp.AVG:
-                    sums /= self._size
-                tensor.detach().copy_(sums)
-            elif op == dist.ReduceOp.MAX or op == dist.ReduceOp.MIN:
-                rows = self._rows(tensor)
-                stacked = torch.stack(rows)
-                found = stacked.amax(0) if op == dist.ReduceOp.MAX else stacked.amin(0)
-                tensor.detach().copy_(found)
+                    found = found.div(self.size(), rounding_mode=None if found.is_floating_point() else "trunc")
             else:
-                raise self._no(f"allreduce with {op}")
+                rows = torch.stack(self._rows(tensor))
+                found = rows.amax(0) if op == dist.ReduceOp.MAX else rows.amin(0)
+            tensor.detach().copy_(found)
         return _done(tensors)
+
+    def _is_large(self, tensor: torch.Tensor) -> bool:
+        """Returns whether Gloo is faster: the job's own collectives have small messages."""
+        return (self._does is not None and tensor.device.type == "cpu" and tensor.dtype in _GLOO_KNOWS and
+                tensor.numel() * tensor.element_size() > _SMALL)
+
+    def _sum(self, tensor: torch.Tensor) -> torch.Tensor:
+        exact = tensor.is_floating_point() or tensor.dtype == torch.bool
+        if exact:
+            sums = tensor.to("cpu", torch.float64, copy=True).contiguous()
+        else:  # the sums of both halves are exact in float64
+            whole = tensor.to("cpu", torch.int64)
+            sums = torch.stack([whole >> 32, whole & 0xffffffff]).double()
+        if sums.numel():
+            check(lib.sluice_sum(self._job._at(), _doubles(sums), sums.numel()))
+        if exact:
+            return sums
+        high, low = sums.long()
+        return (high << 32) + low
 
     def _rows(self, tensor: torch.Tensor) -> List[torch.Tensor]:
         rows = []
@@ -197,6 +418,8 @@ class _Group(dist.ProcessGroup):
     @_uncompiled
     def allgather(self, outputs: List[List[torch.Tensor]], inputs: List[torch.Tensor],
                   opts: Any = None) -> Any:
+        if all(map(self._is_large, inputs)):
+            return self._call("allgather", outputs, inputs, *([] if opts is None else [opts]))
         for output, tensor in zip(outputs, inputs):
             for place, row in zip(output, self._rows(tensor)):
                 place.detach().copy_(row)
@@ -208,11 +431,16 @@ class _Group(dist.ProcessGroup):
         return _done([])
 
 
+_SMALL = 16384  # bytes
+_GLOO_KNOWS = (torch.float32, torch.float64, torch.int32, torch.int64)
+_OPERATIONS = (dist.ReduceOp.SUM, dist.ReduceOp.AVG, dist.ReduceOp.MAX, dist.ReduceOp.MIN)
+
+
 def _doubles(tensor: torch.Tensor) -> Any:
     return ctypes.cast(tensor.data_ptr(), ctypes.POINTER(ctypes.c_double))
 
 
-def process_group(job: Optional[Job] = None) -> Any:
+def process_group(job: Optional[Job] = None, others: Any = "gloo") -> Any:
     """Makes the process group of a job, which becomes the default one of torch.distributed if there is none
     yet.
 
@@ -221,6 +449,10 @@ def process_group(job: Optional[Job] = None) -> Any:
 
     Collective over the workers. job: None takes sluice.torch.default_job(). Afterwards
     ``torch.distributed.get_rank()`` and ``get_world_size()`` work as with Gloo.
+
+    The job does what DistributedDataParallel needs. others: what does the other calls. This is a Gloo group by
+    default, or the default group of torch.distributed if there is one; or a given group of the same ranks. None
+    refuses them, and needs no TCP connections.
     """
     global _default_job
     job = default_job() if job is None else job
@@ -228,17 +460,18 @@ def process_group(job: Optional[Job] = None) -> Any:
         raise InvalidError(f"rank {job.rank} is a dedicated server: it has no gradients, and calls "
                            "Model.serve() in place of a training loop")
     if dist.is_initialized():
-        return _Group(job)
-    if not hasattr(dist.Backend, "SLUICE"):
-        def make(store: Any, rank: int, size: int, timeout: Any) -> _Group:
-            return _Group(_joining[-1])
-
-        known = inspect.signature(dist.Backend.register_backend).parameters
-        devices = {"devices": ["cpu", "cuda"]} if "devices" in known else {}
-        dist.Backend.register_backend("sluice", make, **devices)
-    _joining.append(job)
+        world = dist.group.WORLD
+        if isinstance(world, _Group) and world._job is job:
+            return world
+        return _Group(job, job.rank, job.workers, given=world if others == "gloo" else others)
+    register_backend()
+    store, host = _Store(job.workers), ""
+    if others == "gloo":
+        known = _store_of_default if job is _default_job else None
+        store, host = _meet(job, known and _of_attempt(known))
+    _joining.append((job, store, host, None if others == "gloo" else others))
     try:
-        dist.init_process_group("sluice", store=_Store(job.workers), rank=job.rank,
+        dist.init_process_group("sluice", store=store, rank=job.rank,
                                 world_size=job.workers, timeout=timedelta(seconds=600))
     finally:
         _joining.pop()
@@ -246,4 +479,35 @@ def process_group(job: Optional[Job] = None) -> Any:
     return dist.group.WORLD
 
 
-_joining: List[Job] = []  # the job whose group is being made
+_joining: List[Any] = []  # the job whose group is being made, its store, this rank's address and the given group
+
+
+def _make(store: Any, rank: int, size: int, timeout: Any) -> Any:
+    """Makes a group for torch.distributed."""
+    global _default_job
+    if dist.is_initialized():  # new_group()
+        world = dist.distributed_c10d._get_default_group()
+        if not isinstance(world, _Group) or not world._watched:
+            raise InvalidError("new_group(backend='sluice') needs sluice.torch.process_group() as the default group, with "
+                               "Gloo: give the name of the backend that does the calls of this group")
+        group = _Others(world._job, rank, size, store, world._host)
+        group._store = world._store  # a call that fails in one group ends the waits in all groups
+        return group
+    if not _joining:  # init_process_group("sluice")
+        job = Job(bootstrap=StoreBootstrap(store, rank, size))
+        if job.workers != size:
+            job.close()
+            raise InvalidError(f"init_process_group('sluice'): the job has {size - job.workers} dedicated servers, which are in "
+                               "no process group: join with sluice.Job(), and give it to sluice.torch.process_group()")
+        _default_job = job
+        return _Group(job, rank, size, *_meet(job, store))
+    job, _, host, given = _joining[-1]
+    return _Group(job, rank, size, store, host, given)
+
+
+def register_backend() -> None:
+    """Makes ``torch.distributed.init_process_group("sluice")`` possible."""
+    if not hasattr(dist.Backend, "SLUICE"):
+        known = inspect.signature(dist.Backend.register_backend).parameters
+        devices = {"devices": ["cpu", "cuda"]} if "devices" in known else {}
+        dist.Backend.register_backend("sluice", _make, **devices)
