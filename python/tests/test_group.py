@@ -4,6 +4,7 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import unittest
 
 import torch
@@ -17,7 +18,6 @@ import sluice.torch
 
 RANKS = 3
 torch_version = [int(n) for n in torch.__version__.split(".")[:2]]
-needs_torch_2_6 = unittest.skipIf(torch_version < [2, 6], "needs torch 2.6 or later")
 
 
 def raises(call, kind, why):
@@ -264,6 +264,18 @@ def rank_without(job, _):
            sluice.InvalidError, "new_group(backend='sluice') needs" if job.rank < 2 else "")
 
 
+def rank_unreachable(job, _):
+    """Rank 2 is on another machine, on which the names of rank 0 lead nowhere."""
+    sluice.torch._group._addresses = lambda: ["127.0.0.1"]
+    socket.gethostname = lambda: "n0"
+    os.environ.pop("MASTER_ADDR", None)
+    if job.rank == 2:
+        os.readlink = lambda path: "net:[2]"
+    raises(lambda: sluice.torch.process_group(job), sluice.BootError, "rank 2 (node n2) cannot connect to port")
+    sluice.torch.process_group(job, others=None)
+    dist.barrier()
+
+
 def rank_dies(job, _, how):
     """The others wait in a call of Gloo, or for each other."""
     sluice.torch.process_group(job)
@@ -305,6 +317,9 @@ class Group(unittest.TestCase):
     def test_without_gloo(self):
         ranks.run(RANKS, "rank_without").all_well()
 
+    def test_unreachable(self):
+        ranks.run(RANKS, "rank_unreachable").all_well()
+
     def test_names_the_dead(self):
         for how in ("all", "pair"):
             with self.subTest(how):
@@ -325,7 +340,6 @@ class Group(unittest.TestCase):
             self.assertEqual(process.returncode, 0, said)
 
     def test_backend(self):
-        import tempfile
         with tempfile.TemporaryDirectory() as folder:
             self.environment(BACKEND, os.path.dirname(os.path.abspath(__file__)), folder)
 

@@ -169,7 +169,7 @@ def _connect(hosts: List[str], port: int) -> str:
                 here, there = way.getsockname()[0], way.getpeername()[0]
         except OSError:
             continue
-        if len(hosts) == 1 or not there.startswith(("127.", "::1")):  # not a name for the node that looks it up
+        if not there.startswith(("127.", "::1")):  # this node itself
             return f"{here} {there}"
     return ""
 
@@ -185,21 +185,25 @@ def _meet(job: Job, store: Any) -> Tuple[Any, str]:
         port = listener.port if store is None else listener.getsockname()[1]
         names = [os.environ.get("MASTER_ADDR", ""), job.node(0), socket.gethostname(), *_addresses()]
         said = f"{port} " + " ".join(dict.fromkeys(name for name in names if name))
-    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-        machine = file.read().strip() + os.readlink("/proc/self/ns/net")
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            machine = file.read().strip() + os.readlink("/proc/self/ns/net")
+    except OSError:  # a sandbox hides them
+        machine = f"rank {job.rank}"
     said = job.broadcast((said if job.rank == 0 else "").encode()[:_ROOM].ljust(_ROOM, b"\0")).rstrip(b"\0").decode()
     port, *hosts = said.split()
-    if len(set(_rows(job, machine, 128))) == 1:
-        hosts = ["127.0.0.1"]
-    found = _rows(job, "" if job.rank == 0 else _connect(hosts, int(port)), 128)
-    for rank, row in enumerate(found):
-        if rank and not row:
+    machines = _rows(job, machine, 128)
+    far = [rank for rank in range(job.workers) if machines[rank] != machines[0]]
+    found = _rows(job, _connect(hosts, int(port)) if job.rank in far else "", 128)
+    for rank in far:
+        if not found[rank]:
             raise BootError(f"rank {rank} (node {job.node(rank)}) cannot connect to port {port} of rank 0 (node {job.node(0)}), "
                             f"whose names are {', '.join(hosts)}, for the calls that Gloo does: set MASTER_ADDR on rank 0 to a "
                             "name that all nodes reach, or use sluice.torch.process_group(others=None), which does without Gloo")
-    here, there = found[job.rank].split() if job.rank else (found[1].split()[1],) * 2
+    there = found[far[0]].split()[1] if far else "127.0.0.1"
+    here, master = found[job.rank].split() if job.rank in far else (there, there)
     if store is None:
-        store = listener if job.rank == 0 else dist.TCPStore(there, int(port), job.workers, False, wait_for_workers=False)
+        store = listener if job.rank == 0 else dist.TCPStore(master, int(port), job.workers, False, wait_for_workers=False)
     elif job.rank == 0:
         listener.close()
     return store, here
