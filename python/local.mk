@@ -33,6 +33,7 @@ python_examples = \
 	python/bench/gpt_race.jsonl \
 	python/bench/gpt_race.py \
 	python/bench/gpt_table.py \
+	python/bench/late.py \
 	python/bench/measure \
 	python/bench/simulated_gpt.py \
 	python/bench/simulated_table.jsonl \
