@@ -107,7 +107,7 @@ KERNEL(gather_push, push_gather_args)
 
 /* table[b][v] is the value v at byte b, multiplied by the power of x for the distance between a
  * thread's words. The table is needed only if threads have several words. */
-enum { BYTES_OF_WORD = 4, BYTE_VALUES = 256, SEAL_AT_ONCE = 8 };
+enum { BYTES_OF_WORD = 4, BYTE_VALUES = 256, SEAL_AT_ONCE = 4 };
 
 struct seal_shared {
 	uint32_t table[BYTES_OF_WORD][BYTE_VALUES];
