@@ -20,9 +20,9 @@ CARRIED = os.path.join(_HERE, "lib", SONAME)  # only a wheel has it
 
 def _refuse_namesake() -> None:
     """Another project has the name sluice in the Python index, and its files go to the same directory."""
-    for other in glob.glob(os.path.join(os.path.dirname(_HERE), "sluice-[0-9]*-info")):
-        raise ImportError(f"{other} belongs to another project, which is named sluice and has overwritten files of "
-                          "libsluice, or the other way round: uninstall both (pip uninstall sluice libsluice) and "
+    for other in glob.glob(os.path.join(glob.escape(os.path.dirname(_HERE)), "sluice-[0-9]*-info")):
+        raise ImportError(f"{other} belongs to another project of the name sluice, or to an installation of this one from "
+                          "before it was named libsluice, and one has overwritten files of the other: uninstall both (pip uninstall sluice libsluice) and "
                           "install libsluice again, or keep them in separate environments")
 
 
@@ -61,6 +61,8 @@ def _open(name: str, exact: bool = False) -> Tuple[ctypes.CDLL, str, str]:
     """Loads a library of this package's version. Returns it, its path and the text of its version."""
     library = ctypes.CDLL(name)
     file = _file_of(library, name)
+    if not hasattr(library, "sluice_version"):
+        raise ImportError(f"{file} is not Sluice's library: it has no sluice_version")
     library.sluice_version.restype = ctypes.c_char_p
     text = library.sluice_version(None).decode()
     match = re.match(r"(\d+)\.(\d+)\.", text)

@@ -283,12 +283,17 @@ def rank_dies(job, _, how):
     dist.all_gather_object(found, job.rank)
     pair = dist.new_group([0, 1])
     dist.all_reduce(torch.ones(9000))
+    ddp = DistributedDataParallel(nn.Linear(100, 100))  # without compress()
+    ddp(torch.ones(4, 100)).sum().backward()
+    assert torch.equal(ddp.module.weight.grad, torch.full((100, 100), 4.0))
     if job.rank == 2:
         os._exit(3)
     if how == "pair" and job.rank == 0:
         dist.recv(torch.zeros(2), 2)
     elif how == "pair":
         dist.all_reduce(torch.ones(2), group=pair)  # waits for rank 0, which lives
+    elif how == "model":
+        ddp(torch.ones(4, 100)).sum().backward()
     else:
         dist.all_reduce(torch.ones(9000))
 
@@ -303,6 +308,19 @@ test_group.everything(dist.get_rank(), 3, sys.argv[2])
 dist.destroy_process_group()
 """
 
+
+AGAIN = """
+import torch, torch.distributed as dist, sluice.torch
+for attempt in range(3):
+    sluice.torch.process_group()
+    found = [None] * 3
+    dist.all_gather_object(found, attempt)
+    assert found == [attempt] * 3, found
+    rows = torch.ones(100000) * (dist.get_rank() + attempt)
+    dist.all_reduce(rows)
+    assert rows[0] == 3 + 3 * attempt, rows[0]
+    dist.destroy_process_group()
+"""
 
 class Group(unittest.TestCase):
     def test_everything(self):
@@ -321,7 +339,7 @@ class Group(unittest.TestCase):
         ranks.run(RANKS, "rank_unreachable").all_well()
 
     def test_names_the_dead(self):
-        for how in ("all", "pair"):
+        for how in ("all", "pair", "model"):
             with self.subTest(how):
                 for rank, (status, said) in enumerate(ranks.run(RANKS, "rank_dies", how)[:2]):
                     self.assertEqual(status, 1, said)
@@ -338,6 +356,10 @@ class Group(unittest.TestCase):
         for process in processes:
             said, _ = process.communicate(timeout=ranks.LIMIT_S)
             self.assertEqual(process.returncode, 0, said)
+
+    def test_made_again(self):
+        """The store of the launcher still has the keys of the earlier groups."""
+        self.environment(AGAIN)
 
     def test_backend(self):
         with tempfile.TemporaryDirectory() as folder:

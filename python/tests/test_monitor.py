@@ -85,11 +85,11 @@ def others(job, _):
                                                    job=job)):
         model, run, seen = network(), Run(), []
         state = make(model)
-        with sluice.torch.Monitor(state, run, every=2, out=None) as monitor:
+        with sluice.torch.Monitor(state, run, every=2, lines=False) as monitor:
             train(model, state, monitor, 4)
         assert [step for step, _ in run.logged] == [2, 4], run.logged
         assert all(values["sluice/times_fewer"] > 0 for _, values in run.logged), run.logged
-        with sluice.torch.Monitor(state, lambda values, step: seen.append(step), every=1, prefix="", out=None) as monitor:
+        with sluice.torch.Monitor(state, lambda values, step: seen.append(step), every=1, prefix="", lines=False) as monitor:
             train(model, state, monitor, 2)
         assert seen == [5, 6], seen
         for bad, why in (({"every": 0}, "every=0, must be 1 or more"), ({"writer": 3}, "must have add_scalar")):

@@ -99,8 +99,7 @@ static int open_on_device(struct shard *shard, uint32_t longest, const struct de
 	    (shard->rules.update->decay > 0 && ops->alloc(MEMORY_DEVICE, bytes, &d->params)) ||
 	    ops->alloc(MEMORY_DEVICE, payload, &d->payload) ||
 	    ops->alloc(MEMORY_HOST, payload, &d->landing))
-		return device_fail(ops, "a shard on a GPU (SLUICE_DEVICE_SHARDS=no puts it in host "
-					"memory)");
+		return device_fail(ops, "a shard on a GPU");
 	d->longest = longest;
 	d->part = (struct device_part){ .span = shard->at->span,
 					.capacity = shard->at->down_capacity,
@@ -158,7 +157,13 @@ int shard_devices_open(sluice_model *model, const void *params)
 	rc = ops->stream_open(&stream) ? device_fail(ops, "a stream for shards") : 0;
 	for (uint32_t i = 0; i < model->n_own && !rc; i++)
 		rc = open_on_device(&model->shards[i], longest, ops, stream);
-	if (!rc)
+	if (rc)
+		log_line(LOG_WARN, "runtime",
+			 "model %u: its shards cannot be on a GPU; SLUICE_DEVICE_SHARDS=no keeps "
+			 "them in "
+			 "host memory",
+			 model->id);
+	else
 		log_line(LOG_INFO, "runtime", "model %u: %u shards are on a GPU", model->id,
 			 model->n_own);
 	if (stream && !model->shards[0].device)

@@ -12,6 +12,7 @@ import inspect
 import os
 import socket
 import struct
+import threading
 from datetime import timedelta
 from typing import Any, Dict, List, Optional, Tuple
 
@@ -181,10 +182,13 @@ def _meet(job: Job, store: Any) -> Tuple[Any, str]:
     listener: Any = None
     if job.rank == 0:
         listener = (dist.TCPStore("127.0.0.1", 0, job.workers, True, wait_for_workers=False) if store is None else
-                    socket.create_server(("", 0), backlog=job.workers))
+                    socket.create_server(("", 0), family=socket.AF_INET6, backlog=job.workers, dualstack_ipv6=True)
+                    if socket.has_dualstack_ipv6() else socket.create_server(("", 0), backlog=job.workers))
         port = listener.port if store is None else listener.getsockname()[1]
         names = [os.environ.get("MASTER_ADDR", ""), job.node(0), socket.gethostname(), *_addresses()]
         said = f"{port} " + " ".join(dict.fromkeys(name for name in names if name))
+        while len(said.encode()) > _ROOM:
+            said = said.rpartition(" ")[0]
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             machine = file.read().strip() + os.readlink("/proc/self/ns/net")
@@ -209,8 +213,16 @@ def _meet(job: Job, store: Any) -> Tuple[Any, str]:
     return store, here
 
 
-def _gloo(store: Any, rank: int, size: int, host: str) -> Any:
-    """Makes a Gloo group. Its waits have no time limit, because _Work ends them if a rank is lost."""
+def _gloo(store: Any, rank: int, size: int, host: str, timeout: timedelta) -> Any:
+    """Makes a Gloo group. Its waits have no time limit, because _Work ends them if a rank is lost. So the members meet
+    here first, with a limit."""
+    store.set(f"here.{rank}", "")
+    try:
+        store.wait([f"here.{member}" for member in range(size)], timeout)
+    except RuntimeError as error:
+        missing = [member for member in range(size) if not _has(store, f"here.{member}")]
+        raise BootError(f"ranks {', '.join(map(str, missing))} of a process group of {size} did not make it within "
+                        f"{timeout.total_seconds():.0f} s: look for the cause in their output") from error
     make = dist.ProcessGroupGloo.create_device
     lazy = {"lazy_init": True} if "lazy_init" in (make.__doc__ or "") else {}  # connects when two ranks first exchange
     names = os.environ.get("GLOO_SOCKET_IFNAME", "")
@@ -219,6 +231,14 @@ def _gloo(store: Any, rank: int, size: int, host: str) -> Any:
     options._devices = ([make(interface=name, **lazy) for name in names.split(",")] if names else
                         [make(hostname=host, **lazy)])
     return dist.ProcessGroupGloo(store, rank, size, options)
+
+
+def _has(store: Any, key: str) -> bool:
+    try:
+        store.wait([key], timedelta(milliseconds=10))
+    except RuntimeError:
+        return False
+    return True
 
 
 # ---- groups ----------------------------------------------------------------------------------------
@@ -234,6 +254,7 @@ class _Work(torch._C._distributed_c10d.Work):
     def __init__(self, group: "_Others", work: Any, pairwise: bool) -> None:
         super().__init__()
         self._group, self._work, self._pairwise = group, work, pairwise
+        self._future: Any = None
 
     def wait(self, timeout: timedelta = timedelta(0)) -> bool:
         if timeout:
@@ -267,13 +288,25 @@ class _Work(torch._C._distributed_c10d.Work):
     _source_rank = source_rank
 
     def get_future(self) -> Any:
-        return self._work.get_future()
+        """DistributedDataParallel without a hook waits for it, and must also learn that a rank is lost."""
+        if self._future is None:
+            self._future = torch.futures.Future()
+            threading.Thread(target=self._complete, daemon=True).start()
+        return self._future
+
+    def _complete(self) -> None:
+        try:
+            self.wait()
+            self._future.set_result(self._work.result())
+        except Exception as error:  # the waiting thread raises it
+            self._future.set_exception(error)
 
 
 class _Others(dist.ProcessGroup):
     """A group whose calls are done by Gloo or by a given group: the base of the job's group, and each new_group()."""
 
-    def __init__(self, job: Job, rank: int, size: int, store: Any = None, host: str = "", given: Any = None) -> None:
+    def __init__(self, job: Job, rank: int, size: int, store: Any = None, host: str = "", given: Any = None,
+                 timeout: timedelta = timedelta(minutes=30)) -> None:
         if _HAS_BACKENDS and store is not None:
             super().__init__(store, rank, size)
         else:
@@ -281,8 +314,9 @@ class _Others(dist.ProcessGroup):
         self._job, self._host, self._does = job, host, given
         self._store = _of_attempt(store) if host else store
         self._watched = host != ""
+        self._has_cpu = self._watched or given is not None and _does_cpu(given)
         if host:
-            gloo = self._does = _gloo(dist.PrefixStore("gloo", self._store), rank, size, host)
+            gloo = self._does = _gloo(dist.PrefixStore("gloo", self._store), rank, size, host, timeout)
             if _HAS_BACKENDS:
                 self._does = dist.ProcessGroup(store, rank, size)
                 for group in (self._does, self):
@@ -309,7 +343,9 @@ class _Others(dist.ProcessGroup):
             if not self._watched or "/gloo/" not in str(error) or name == "monitored_barrier":
                 raise
             self.fail(error)
-        return _Work(self, work, name in _PAIRWISE) if self._watched and work is not None else work
+        if not self._watched or work is None:
+            return work
+        return _Work(self, work, name in _PAIRWISE)
 
     def failed_elsewhere(self) -> bool:
         """Returns whether a call of another rank has failed, so that this rank must not wait longer."""
@@ -331,6 +367,12 @@ class _Others(dist.ProcessGroup):
         except Error as cause:
             raise cause from error
         raise error
+
+
+def _does_cpu(group: Any) -> bool:
+    if _HAS_BACKENDS:
+        return any(device.type == "cpu" for device in group._device_types)
+    return isinstance(group, dist.ProcessGroupGloo)
 
 
 def _register(group: Any, backends: Dict[Any, Any]) -> None:
@@ -377,9 +419,11 @@ class _Group(_Others):
 
     @_uncompiled
     def allreduce(self, tensors: List[torch.Tensor], opts: Any = None) -> Any:
+        """Large sums are left to Gloo from torch 2 on. Before, torch takes no future from a _Work, and
+        DistributedDataParallel without a hook needs one."""
         op = dist.ReduceOp.SUM if opts is None else getattr(opts, "reduceOp", opts)
         if not any(op == known for known in _OPERATIONS) or any(t.layout != torch.strided for t in tensors) or (
-                op != dist.ReduceOp.AVG and all(map(self._is_large, tensors))):
+                op != dist.ReduceOp.AVG and _HAS_BACKENDS and all(map(self._is_large, tensors))):
             return self._call("allreduce", tensors, *([] if opts is None else [opts]))
         for tensor in tensors:
             if op == dist.ReduceOp.SUM or op == dist.ReduceOp.AVG:
@@ -394,7 +438,7 @@ class _Group(_Others):
 
     def _is_large(self, tensor: torch.Tensor) -> bool:
         """Returns whether Gloo is faster: the job's own collectives have small messages."""
-        return (self._does is not None and tensor.device.type == "cpu" and tensor.dtype in _GLOO_KNOWS and
+        return (self._has_cpu and tensor.device.type == "cpu" and tensor.dtype in _GLOO_KNOWS and
                 tensor.numel() * tensor.element_size() > _SMALL)
 
     def _sum(self, tensor: torch.Tensor) -> torch.Tensor:
@@ -436,7 +480,7 @@ class _Group(_Others):
 
 
 _SMALL = 16384  # bytes
-_GLOO_KNOWS = (torch.float32, torch.float64, torch.int32, torch.int64)
+_GLOO_KNOWS = (torch.float32, torch.float64, torch.int32, torch.int64, torch.uint8)  # uint8: object collectives
 _OPERATIONS = (dist.ReduceOp.SUM, dist.ReduceOp.AVG, dist.ReduceOp.MAX, dist.ReduceOp.MIN)
 
 
@@ -458,7 +502,7 @@ def process_group(job: Optional[Job] = None, others: Any = "gloo") -> Any:
     default, or the default group of torch.distributed if there is one; or a given group of the same ranks. None
     refuses them, and needs no TCP connections.
     """
-    global _default_job
+    global _default_job, _groups_made
     job = default_job() if job is None else job
     if not job.is_worker:
         raise InvalidError(f"rank {job.rank} is a dedicated server: it has no gradients, and calls "
@@ -472,7 +516,8 @@ def process_group(job: Optional[Job] = None, others: Any = "gloo") -> Any:
     store, host = _Store(job.workers), ""
     if others == "gloo":
         known = _store_of_default if job is _default_job else None
-        store, host = _meet(job, known and _of_attempt(known))
+        _groups_made += 1  # an earlier group has left its keys in the store
+        store, host = _meet(job, known and dist.PrefixStore(f"group{_groups_made}", _of_attempt(known)))
     _joining.append((job, store, host, None if others == "gloo" else others))
     try:
         dist.init_process_group("sluice", store=store, rank=job.rank,
@@ -483,6 +528,7 @@ def process_group(job: Optional[Job] = None, others: Any = "gloo") -> Any:
     return dist.group.WORLD
 
 
+_groups_made = 0  # the same on all ranks
 _joining: List[Any] = []  # the job whose group is being made, its store, this rank's address and the given group
 
 
@@ -494,7 +540,7 @@ def _make(store: Any, rank: int, size: int, timeout: Any) -> Any:
         if not isinstance(world, _Group) or not world._watched:
             raise InvalidError("new_group(backend='sluice') needs sluice.torch.process_group() as the default group, with "
                                "Gloo: give the name of the backend that does the calls of this group")
-        group = _Others(world._job, rank, size, store, world._host)
+        group = _Others(world._job, rank, size, store, world._host, timeout=timeout)
         group._store = world._store  # a call that fails in one group ends the waits in all groups
         return group
     if not _joining:  # init_process_group("sluice")

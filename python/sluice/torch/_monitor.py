@@ -47,7 +47,9 @@ class Monitor:
         as adding two vectors. Between records, step() only counts.
     error: also measures the compression error, in the last step before each record. That step takes longer, and is
         made on the host if the shards are on a GPU.
-    out: where rank 0 writes the lines of the start and of the end; None leaves them out.
+    lines: whether rank 0 writes the lines of the start and of the end.
+    out: where it writes them; None stands for standard error.
+    prefix: what the names of the scalars begin with.
 
     The scalars are those of this rank, for a step since the last record: mb_up, mb_down, times_fewer (than a dense
     exchange), step_ms, compress_ms, push_ms, wait_ms, pull_ms, apply_ms, share (of all these in the step), and the
@@ -56,7 +58,7 @@ class Monitor:
     """
 
     def __init__(self, of: Any, writer: Any = None, every: int = 100, *, error: bool = False,
-                 out: Optional[TextIO] = sys.stderr, prefix: str = "sluice/") -> None:
+                 lines: bool = True, out: Optional[TextIO] = None, prefix: str = "sluice/") -> None:
         if every < 1:
             raise InvalidError(f"sluice.torch.Monitor: every={every}, must be 1 or more")
         if writer is not None and not (hasattr(writer, "add_scalar") or hasattr(writer, "log") or callable(writer)):
@@ -64,17 +66,26 @@ class Monitor:
                                "function of a dictionary and the step")
         self._of, self._writer, self._every, self._error, self._out, self._prefix = of, writer, every, error, out, prefix
         self._job = of._job if hasattr(of, "_job") else of.job
+        self._lines = lines and self._job.rank == 0
+        self._started = False
         self._count = 0
         self._began = self._since = time.monotonic()
         self._first = self._last = of.stats()
-        if self._out and self._job.rank == 0:
-            self._out.write(self._start() + "\n")
-            self._out.flush()
+        self._start_once()
 
     # ---- lines ----------------------------------------------------------------------------------
 
-    def _start(self) -> str:
+    def _write(self, line: str) -> None:
+        print(line, file=self._out or sys.stderr, flush=True)
+
+    def _start_once(self) -> None:
+        """The modules of replicate() open their models in the first step."""
         models = _models(self._of)
+        if self._lines and models and not self._started:
+            self._started = True
+            self._write(self._start(models))
+
+    def _start(self, models: List[Any]) -> str:
         count = sum(model.count for model in models)
         recipes = sorted({str(model.recipe) for model in models})
         push = sum(int(model.recipe.plan_items(model.count, self._job.workers)["push_bytes"]) for model in models)
@@ -132,6 +143,7 @@ class Monitor:
     def step(self) -> None:
         """Call it after each step. It exchanges nothing."""
         self._count += 1
+        self._start_once()
         due = self._count % self._every
         if self._error and due == self._every - 1:
             self._measure(True)
@@ -150,9 +162,8 @@ class Monitor:
             return
         totals, stats = self._of.totals(), self._of.stats()
         line = self._end(totals, stats, time.monotonic() - self._began)
-        if self._out and self._job.rank == 0:
-            self._out.write(line + "\n")
-            self._out.flush()
+        if self._lines:
+            self._write(line)
         self._of = None
 
     def __enter__(self) -> "Monitor":
