@@ -122,9 +122,9 @@ struct device_part {
 			     the header */
 	uint8_t *copy; /* if not NULL, receives the payload as well: host memory from pin(), 4-byte
 			  aligned */
-	/* For sketches and values: the length of the payload. For values also the requested
-	 * coordinates, relative to begin. The index is in host memory, which the caller may reuse
-	 * on return. */
+	/* `bytes` is the length of the payload, for sketches and values. `index` has the requested
+	 * coordinates, relative to begin, for values. It is in host memory, which the caller may
+	 * reuse on return. */
 	uint32_t bytes;
 	const uint32_t *index;
 };
@@ -188,16 +188,23 @@ struct device_apply {
 };
 
 /* Turns the sum of a step's messages into the change of a shard by the update rule, as
- * update_apply() does (runtime/model/update.h). Each operation rounds, in this order:
- *     mean     = sum * share, plus decay * params
+ * update_apply() does (runtime/model/update.h). Each operation rounds. Without a variance, the
+ * rule computes, in this order:
+ *     mean     = sum * share + decay * params
  *     velocity = keep * velocity + take * mean
- *     sum      = by * mean, by * velocity, or with ahead by * (mean + keep * velocity)
+ *     sum      = by * (mean + keep * velocity)    if `ahead` is set
+ *                by * velocity                    otherwise, if velocity is not NULL
+ *                by * mean                        otherwise
  *
- * With a variance (Adam), the rule is the following. If velocity is NULL, the mean takes its place:
- *     variance = keep_square * variance + take_square * (mean * mean); if frozen, the same, or
- *                take_square * (mean * mean) where it is 0
- *     sum      = by * (velocity / (sqrt(variance) * unbias + epsilon)), minus apart * params;
- *                infinite if the variance is */
+ * With a variance (Adam), the mean and the velocity are computed in the same way. If velocity is
+ * NULL, the mean replaces it below:
+ *     square   = take_square * (mean * mean)
+ *     variance = keep_square * variance + square  if `frozen` is 0
+ *                square                           otherwise, where the variance is 0
+ *                unchanged                        otherwise
+ *     sum      = by * (velocity / (sqrt(variance) * unbias + epsilon)) - apart * params
+ *
+ * The sum becomes infinite where the variance is not finite. */
 struct device_change {
 	float *sum;          /* becomes the change */
 	float *velocity;     /* NULL: the rule has none */

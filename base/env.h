@@ -17,14 +17,14 @@ struct settings {
 	char huge_pages[16];      /* SLUICE_HUGE_PAGES: "no", "transparent" or "reserved" */
 	char traffic_class[16];   /* SLUICE_TRAFFIC_CLASS: "auto" or a number */
 	char service_level[16];   /* SLUICE_SERVICE_LEVEL: "auto" or a number */
-	char provider[32];        /* SLUICE_PROVIDER of libfabric; "": the library chooses */
-	char interface[256];      /* SLUICE_INTERFACE: a list of names and addresses; "": any */
-	char ports[16];           /* SLUICE_PORTS: "LOW-HIGH"; "": any */
-	char log[128];            /* SLUICE_LOG, default "warn" */
-	char advice[8];           /* SLUICE_ADVICE: "yes" or "no" */
-	char recipe[512];         /* SLUICE_RECIPE, default "" (the library's default recipe) */
-	char on_failure[16];      /* SLUICE_ON_FAILURE: "abort" or "continue" */
-	int servers;              /* SLUICE_SERVERS, 0 */
+	char provider[32];   /* SLUICE_PROVIDER: the provider of libfabric; "": Sluice chooses */
+	char interface[256]; /* SLUICE_INTERFACE: a list of names and addresses; "": any */
+	char ports[16];      /* SLUICE_PORTS: "LOW-HIGH"; "": any */
+	char log[128];       /* SLUICE_LOG, default "warn" */
+	char advice[8];      /* SLUICE_ADVICE: "yes" or "no" */
+	char recipe[512];    /* SLUICE_RECIPE, default "" (the library's default recipe) */
+	char on_failure[16]; /* SLUICE_ON_FAILURE: "abort" or "continue" */
+	int servers;         /* SLUICE_SERVERS, 0 */
 	struct patience {
 		int lost_after_ms;      /* SLUICE_LOST_AFTER, 5s */
 		int link_lost_after_ms; /* SLUICE_LINK_LOST_AFTER, 60s */

@@ -22,7 +22,7 @@ struct card_facts {
  * SLUICE_E*. */
 int card_facts_measure(const struct transport_config *config, struct card_facts *out);
 
-/* Returns the microseconds of a timer code of InfiniBand for "receiver not ready". */
+/* Converts the code of InfiniBand's "receiver not ready" (RNR) timer to microseconds. */
 double card_facts_rnr_us(unsigned code);
 
 /* The parts of a connected endpoint. verbs.c has the function. */

@@ -67,8 +67,8 @@ void mailbox_writer_init(struct mailbox_writer *w, struct mailbox_ring *ring, ui
 
 int mailbox_room_now(struct mailbox_writer *w)
 {
-	/* This acquire pairs with the release in mailbox_take(), after which the receiver has read
-	 * the entry. */
+	/* This acquire pairs with the release in mailbox_take(), so the receiver has finished
+	 * reading every entry below head_seen. */
 	w->head_seen = atomic_load_explicit(&w->at.ring->head, memory_order_acquire);
 	if (w->at.position - w->head_seen > w->at.capacity)
 		return -1;

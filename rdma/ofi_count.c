@@ -10,7 +10,8 @@ enum {
 	NUMBER_MASK = (1 << 14) - 1,
 	KIND_SHIFT = 16,
 	HALF_MASK = 0xffff,
-	ARRIVED = 1 << 18 /* a flag of a place; the bits below it are the kind and the half */
+	ARRIVED = 1 << 18 /* set in an entry of places[] whose put has arrived; the lower bits are
+			     its kind and half */
 };
 _Static_assert(COUNT_PLACES <= (NUMBER_MASK + 1) / 2, "a late number looks like a later one");
 

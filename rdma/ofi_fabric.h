@@ -32,8 +32,8 @@ int ofi_fabric_is_tcp(const struct ofi_fabric *f);
 /* Returns 1 if the bytes of a completed put may still be missing in the peer's memory, whatever
  * completion level was requested. */
 int ofi_fabric_is_unplaced(const struct ofi_fabric *f);
-/* Returns how puts announce themselves: as the provider promises, or by messages if a trial has
- * failed. */
+/* Returns how the peer learns that a put has arrived: as the provider promises, or by messages if a
+ * trial has failed. */
 enum ofi_notice ofi_fabric_notice(const struct ofi_fabric *f);
 /* Returns 1 if incoming notices have 32 bits and the sender's name. */
 int ofi_fabric_is_narrow(const struct ofi_fabric *f);
@@ -77,9 +77,10 @@ struct ofi_piece {
 	void *desc; /* NULL if local memory needs no registration */
 	fi_addr_t to;
 	uint64_t address, key;
-	/* the data of a put that announces itself; if notices are narrow, only the lower half */
+	/* with `announce`: the number that the peer receives with the put; narrow notices carry
+	 * only its lower 32 bits */
 	uint64_t data;
-	int announce; /* 1: the peer gets `data` once the bytes are in place */
+	int announce; /* 1: the peer receives `data` once the bytes are in place */
 	int placed;   /* 1: the operation completes only when the bytes are in place at the peer */
 	struct fi_context2 *context;
 };
@@ -95,8 +96,8 @@ ssize_t ofi_fabric_receive(struct ofi_fabric *f, const struct ofi_piece *piece);
 /* A completion from fi_cq_read(), or the failure of an operation. */
 struct ofi_completion {
 	void *context;
-	int notice; /* 1: a peer's put announces itself; context is then that of the receive that
-		       it used, or NULL */
+	int notice; /* 1: a notice of a peer's put; context is then the context of the receive
+		       that the notice used, or NULL */
 	uint64_t flags, data;
 	fi_addr_t from; /* the sender of a narrow notice */
 	size_t bytes;

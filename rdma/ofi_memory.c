@@ -109,8 +109,9 @@ static void encode_region(const struct ofi_memory *m, int peer, const struct reg
 	put_le32(out, REGION_MAGIC);
 	put_le32(out + 4, r->registration.region->access);
 	put_le64(out + 8, r->registration.region->bytes);
-	/* Writes the address of the region's first byte modulo 2^64, because that byte may precede
-	 * the registration. */
+	/* The address of the region's first byte, to which the peer adds its offsets. It wraps
+	 * around below 0 if the provider's addresses start at 0 and the registration starts inside
+	 * the region. */
 	put_le64(out + 16, ofi_fabric_origin(m->fabric, first) - r->of[peer].from);
 	put_le64(out + 24, fi_mr_key(r->of[peer].mr));
 	put_le32(out + 32, (uint32_t)m->rank);

@@ -211,8 +211,8 @@ static void look_for_silence(struct ofi_peer *p, uint64_t now)
 	if (silent <= link_lost_after)
 		return;
 	snprintf(why, sizeof(why),
-		 "no byte has come from it or gone to it for %.1f s (the network is down; "
-		 "SLUICE_LINK_LOST_AFTER)",
+		 "no byte has moved in either direction for %.1f s, which is longer than "
+		 "SLUICE_LINK_LOST_AFTER: the network is down",
 		 (double)silent / 1e9);
 	ofi_peer_lose(p, why);
 }

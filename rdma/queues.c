@@ -55,18 +55,19 @@ struct queues {
 	uint32_t room;              /* peers for which the completion queue has room */
 	uint32_t places;            /* the most receives that the shared queue holds */
 	uint32_t kept;              /* receives that ended queue pairs may have kept */
-	uint32_t replaced;          /* posted in place of such */
-	int ends_seen, ends_missed; /* numbers of queue pairs whose end the device has reported,
-				       or has not */
-	int refused, cramped;       /* 1: the card has refused a receive; there was no room for
-				       kept receives; both were logged */
+	uint32_t replaced;          /* receives posted in place of kept ones */
+	int ends_seen, ends_missed; /* ends_seen: 1 if the device has reported the end of a queue
+				       pair; ends_missed: number of ends that it did not report */
+	/* refused: 1 if the card has refused a receive. cramped: 1 if the completion queue had no
+	 * room to replace kept receives. Each is logged once. */
+	int refused, cramped;
 	int denied;     /* 1: the card has refused to resize the completion queue since a queue pair
 			   ended */
-	uint32_t asked; /* the number of completions that the card was last asked for */
+	uint32_t asked; /* the number of completions that was last requested from the card */
 	struct {
 		uint32_t asked;
 		uint64_t pinned;
-	} first;             /* completion queue: what was asked for, and the bytes it has pinned */
+	} first; /* of the first completion queue: the size requested and the bytes pinned */
 	struct owned *pairs; /* [ranks] */
 	uint32_t ranks, n_pairs;
 	uint32_t mask;         /* size of by_qpn minus 1; at most a quarter of by_qpn is in use */
@@ -100,7 +101,7 @@ static uint32_t credits_of(uint64_t receives, uint32_t peers)
 		       0;
 }
 
-/* The completions that may wait if this number of peers is connected. */
+/* Returns the most completions that can wait if this number of peers is connected. */
 static uint32_t completions_of(const struct queue_sizes *s, uint32_t peers)
 {
 	const uint32_t later = peers > s->peers ? peers - s->peers : 0;
@@ -109,7 +110,7 @@ static uint32_t completions_of(const struct queue_sizes *s, uint32_t peers)
 	       s->log_entries * peers + SPARE_COMPLETIONS;
 }
 
-/* The most receives that are replaced at once; a peer has credit for fewer. */
+/* Returns the most receives that are replaced at once, which is more than any peer's credit. */
 static uint32_t receives_at_once(const struct queue_sizes *s)
 {
 	return s->credits + s->later_credits + QUEUES_GREETINGS;
@@ -180,15 +181,15 @@ int queue_sizes_choose(const struct verbs_device *device, uint32_t peers, uint32
 	return SLUICE_OK;
 }
 
-/* The completions that may wait if the shared receive queue is full. */
+/* Returns the most completions that can wait if the shared receive queue is full. */
 static uint32_t completions_of_places(const struct queues *q, uint32_t peers)
 {
 	return q->places + q->sizes.log_entries * peers + SPARE_COMPLETIONS;
 }
 
-/* The size with which the completion queue never overruns with these peers, even if the shared
- * receive queue is full, and was filled while one peer took receives from it. The card's largest
- * queue must still have room for the logs of all other peers. */
+/* Returns the size at which the completion queue never overruns with these peers. The shared
+ * receive queue may then be full, and one peer may even have used receives while it was filled. The
+ * size leaves room for the logs of all other peers in the card's largest queue. */
 static uint32_t completions_of_full(const struct queues *q, uint32_t peers)
 {
 	const struct queue_sizes *s = &q->sizes;
@@ -200,8 +201,8 @@ static uint32_t completions_of_full(const struct queues *q, uint32_t peers)
 		       credited;
 }
 
-/* The completions to ask for, with room for these peers and this number of receives beyond
- * theirs. */
+/* Returns the number of completions to request: room for these peers, plus `beyond` receives that
+ * are not theirs. */
 static uint32_t completions_with(const struct queues *q, uint32_t peers, uint32_t beyond)
 {
 	return lesser(completions_of(&q->sizes, peers) + beyond, completions_of_full(q, peers));
@@ -218,9 +219,10 @@ static int resize_completions(struct queues *q, uint32_t peers, uint32_t beyond)
 	return err;
 }
 
-/* Returns the bytes that the driver pins for a completion queue with n places, as those for the
- * first queue show. In rdma-core, the drivers mlx5, mlx4 and bnxt_re add a place and round the
- * number up to a power of two. That of irdma does not round it. Some pin another page or two. */
+/* Estimates the bytes that the driver pins for a completion queue with n places, from those that it
+ * pinned for the first queue. In rdma-core, the drivers mlx5, mlx4 and bnxt_re add a place and
+ * round the number of places up to a power of two, and the driver irdma does not round. Some
+ * drivers pin a page or two more. */
 static uint64_t pinned_by_completions(const struct queues *q, uint32_t n)
 {
 	enum { PAGE = 4096 };
@@ -269,7 +271,8 @@ static void index_pairs(struct queues *q)
 			q->by_qpn[place_of_qpn(q, pair->qpn)] = pair;
 }
 
-/* pair NULL: for the first peers. */
+/* Returns the attributes for a new queue pair. If pair is NULL, the queue pair only probes the
+ * device, and has the credits of the first peers. */
 static struct ibv_qp_init_attr attributes(const struct queues *q, uint32_t inline_bytes,
 					  struct owned *pair)
 {
@@ -333,8 +336,8 @@ static void await_last_receive(struct queues *q, struct owned *pair)
 			q->ends_seen = 1;
 			return;
 		}
-		/* The number of looks also counts, because the process may not have run for that
-		 * long. */
+		/* The time limit alone is not enough, because the process may not have run during
+		 * that time. */
 		if (q->failed || (++looks >= LAST_WQE_LOOKS && now_ns() > until))
 			break;
 		sched_yield();
@@ -408,8 +411,8 @@ static const char *failure_of(const struct queues *q, const struct ibv_async_eve
 	}
 }
 
-/* Returns 1 for events that a user should know even if this rank's connections survive them. An
- * event of the queues for datagrams is such a one. */
+/* Returns 1 for events that a user should see even if this rank's connections survive them, such as
+ * an event of the queues for datagrams. */
 static int is_warning(enum ibv_event_type type)
 {
 	return type == IBV_EVENT_PORT_ERR || type == IBV_EVENT_CQ_ERR ||
@@ -502,9 +505,9 @@ int queues_poll(struct queues *q)
 	return n;
 }
 
-/* Posts *n receives, and subtracts the posted ones from *n. If the queue is full (ENOMEM), it holds
- * all receives. This can happen because replace_kept() has posted receives in place of some
- * that completed later after all. */
+/* Posts *n receives, and subtracts the posted ones from *n. A full queue (ENOMEM) is no error if
+ * replace_kept() has posted receives: some of the receives that it replaced have completed after
+ * all, so none is missing. */
 static int post_receives(struct queues *q, struct ibv_qp *qp, uint32_t *n)
 {
 	struct ibv_recv_wr chain[RECEIVE_BATCH], *bad;
@@ -545,10 +548,10 @@ static uint32_t less(uint32_t a, uint32_t b)
 	return a > b ? a - b : 0;
 }
 
-/* Returns how many more receives may replace kept ones, so that the completion queue does not
- * overrun. If it has a place for each receive that the shared queue can hold, there is no limit,
- * because the driver refuses to fill that queue further. If it can never have these places, peers
- * that connect later must still find room. */
+/* Returns how many more receives may replace kept ones before the completion queue could overrun.
+ * There is no limit if the completion queue has a place for each receive that the shared queue can
+ * hold, because the driver refuses to overfill the shared queue. If the completion queue can never
+ * become that large, some places are reserved for peers that connect later. */
 static uint32_t room_to_replace(const struct queues *q)
 {
 	const struct queue_sizes *s = &q->sizes;
@@ -563,9 +566,9 @@ static uint32_t room_to_replace(const struct queues *q)
 		       lesser(now, less(largest, completions_of(s, q->most) + q->replaced));
 }
 
-/* Replaces receives that ended queue pairs may have kept. The counts are those for which their
- * peers had credit, so they are too high. Completions must be taken first, because a software
- * device frees the place of a receive before its completion is taken. */
+/* Replaces receives that ended queue pairs may have kept. q->kept counts the receives for which
+ * their peers had credit, so it may be too high. Completions must be taken first, because a
+ * software device frees the place of a receive before its completion is taken. */
 static void replace_kept(struct queues *q)
 {
 	uint32_t n = lesser(q->kept, receives_at_once(&q->sizes)), left;
@@ -591,8 +594,8 @@ static void replace_kept(struct queues *q)
 	q->kept -= n - left;
 }
 
-/* A pair whose receives the card refuses loses its connection, and makes a new one. The others get
- * theirs. */
+/* Posts the missing receives of each queue pair. If the card refuses them for one pair, that pair
+ * loses its connection and makes a new one; the other pairs are not affected. */
 static void refill_pairs(struct queues *q)
 {
 	const struct ibv_wc refused = { .wr_id = QUEUES_RECEIVE, .status = IBV_WC_GENERAL_ERR };
@@ -655,8 +658,8 @@ void queues_disarm(struct queues *q)
 
 /* ---- opening and closing ---------------------------------------------------------- */
 
-/* Finds how many bytes fit inline into a work request, and how many the driver pins. Only an open
- * queue pair shows these numbers. */
+/* Finds how many bytes fit inline into a work request, and how many bytes the driver pins for a
+ * queue pair. Both are known only once a queue pair is open. */
 static int probe_pair(struct queues *q, struct ibv_pd *pd)
 {
 	static const uint32_t wishes[] = { INLINE_WISH, TRANSFER_INLINE_BYTES, 32, 0 };
@@ -678,8 +681,7 @@ static int probe_pair(struct queues *q, struct ibv_pd *pd)
 	return verbs_failed("ibv_create_qp");
 }
 
-/* Ranks of a node should sleep on different interrupts of the card, because different processors
- * serve these. */
+/* Spreads the ranks of a node over the card's interrupts, which different processors serve. */
 static int completion_vector(const struct ibv_context *context)
 {
 	return context->num_comp_vectors > 1 ? local_rank_find().rank % context->num_comp_vectors :
@@ -700,8 +702,9 @@ static int make_completions(struct queues *q, struct ibv_context *context, uint3
 	return SLUICE_OK;
 }
 
-/* Some drivers cannot resize a completion queue, and then give the reason even if its size stays:
- * in rdma-core 65 those of hns, qedr and erdma, and irdma for its oldest cards. */
+/* Opens the completion queue, and resizes it to its present size to test whether the driver can
+ * resize it at all. In rdma-core 65 the drivers hns, qedr and erdma cannot, nor can irdma for its
+ * oldest cards. */
 static int open_completions(struct queues *q, struct ibv_context *context)
 {
 	int rc = make_completions(q, context, q->sizes.completions);
@@ -714,7 +717,8 @@ static int open_completions(struct queues *q, struct ibv_context *context)
 	return make_completions(q, context, completions_of_full(q, q->room));
 }
 
-/* Drivers may give a queue more places than asked for. Some report that only when asked. */
+/* A driver may make a queue larger than requested. Some drivers report the larger size only to
+ * ibv_query_srq(). */
 static int open_receives(struct queues *q, struct ibv_pd *pd)
 {
 	struct ibv_srq_init_attr attr = {

@@ -23,13 +23,14 @@ enum {
 struct queue_sizes {
 	uint32_t log_entries;       /* the most transfers and work requests that are open with
 				       one peer; a power of two */
-	uint32_t peers;             /* for which the queues have room at first; see queues_grow() */
-	uint32_t receives, credits; /* for all these peers; for one of them */
-	uint32_t later_credits;     /* for one of the other peers */
-	uint32_t receives_most;     /* for all peers that may connect */
-	int apart; /* each queue pair has its own receives, one for each credit and greeting */
-	uint32_t completions, reads, inline_bytes; /* completions: with these peers */
-	uint32_t completions_most;                 /* of the card */
+	uint32_t peers;             /* number of peers for which the queues have room at first; see
+				       queues_grow() */
+	uint32_t receives, credits; /* receives for all these peers; credits for each of them */
+	uint32_t later_credits;     /* credits for each peer that connects later */
+	uint32_t receives_most;     /* receives for all peers that may connect */
+	int apart; /* 1: each queue pair has its own receives, one for each credit and greeting */
+	uint32_t completions, reads, inline_bytes; /* completions: for the first `peers` peers */
+	uint32_t completions_most;                 /* the card's limit */
 	uint64_t max_message;
 	uint64_t pair_pinned; /* bytes that the driver pins for a queue pair */
 };
@@ -41,8 +42,9 @@ int queue_sizes_choose(const struct verbs_device *device, uint32_t most, uint32_
 
 struct queues;
 /* Sets sizes->inline_bytes to the value that a queue pair of the device reports, and pair_pinned to
- * the memory that it takes. most: the number of peers that may connect. completed() gets each
- * completion with the owner of its queue pair; events must have room for the events that it adds.
+ * the memory that the driver pins for it. most: the number of peers that may connect. completed()
+ * gets each completion with the owner of its queue pair; events must have room for the events that
+ * it adds.
  */
 int queues_open(struct ibv_pd *pd, const char *device, int ranks, uint32_t most,
 		struct queue_sizes *sizes, struct event_queue *events,
@@ -54,11 +56,13 @@ struct queues_growth {
 	uint64_t meanwhile, after;
 };
 struct queues_growth queues_growth(const struct queues *q, uint32_t peers);
-/* Makes room for `peers` peers, before more than that many have queue pairs. events must have room
- * for theirs before they have them. Returns 0 or SLUICE_E*. */
+/* Makes room for a total of `peers` peers. Must be called before a peer beyond the present room
+ * gets its queue pair, and events must have room for that peer's events by then. Returns 0 or
+ * SLUICE_E*. */
 int queues_grow(struct queues *q, uint32_t peers);
 
-/* Makes a queue pair in pd, for a peer with this number of credits. NULL: errno says why. */
+/* Makes a queue pair in pd, for a peer with this number of credits. Returns NULL on failure, with
+ * the reason in errno. */
 struct ibv_qp *queues_pair_make(struct queues *q, struct ibv_pd *pd, void *owner, uint32_t credits);
 /* Posts the receives that only this queue pair takes, if the card shares none. Called once the
  * queue pair has joined its peer's, before the peer sends. Returns 0 or SLUICE_E*. */

@@ -58,8 +58,8 @@ struct transport_config {
 	/* A region that peers may write. Every peer that connects gets access to it. For shm and
 	 * self, its descriptor is part of the record. */
 	const struct region *control;
-	/* If not 0, verbs gives each peer access only to its line of the control region. This is
-	 * line number `rank`, and lines have this size. 0 gives access to the whole region. */
+	/* The size of a line of the control region. verbs and ofi give the peer of rank r access
+	 * only to line r. 0: each peer has access to the whole region. */
 	size_t control_line_bytes;
 	const char *device;           /* verbs: a list; NULL or "": the first usable one */
 	const char *gid_index;        /* verbs: "auto" or a number; NULL: auto */
@@ -75,7 +75,7 @@ struct transport_config {
 	 * another card, number `card` of the record, for at most `peers` peers. */
 	struct transport *beside;
 	int card, peers;
-	/* The number of peers that connect at the start, where others may connect later; 0: all. */
+	/* The number of peers that connect at the start; the others may connect later. 0: all. */
 	int expected;
 	/* self: the ranks of the same process (in_process.h), or NULL */
 	struct neighbours *neighbours;
@@ -206,7 +206,7 @@ struct transport_ops {
 	 * the notify arrives. The address is valid until remote_close(). If the region is not
 	 * mapped here, returns NULL; verbs never maps one and has no such function. */
 	void *(*address)(struct remote *remote);
-	/* Returns the address of a peer's region that this rank may read, as above. The peer may
+	/* Does the same for a peer's region that this rank may read. The peer may
 	 * change the region at any time, so validate a private copy. */
 	const void *(*readable)(struct remote *remote);
 	/* Prepares n bytes at `at` of a local region for transfers with this endpoint's peer. This

@@ -60,7 +60,7 @@ static int check_finite(const sluice_model *model, const float *params)
 	uint64_t bad = first_nonfinite(params, model->layout.count);
 	if (bad == model->layout.count)
 		return 0;
-	return fail(SLUICE_EINVAL, "sluice_model_open: the first parameters hold %s at %s",
+	return fail(SLUICE_EINVAL, "sluice_model_open: the initial parameters contain %s at %s",
 		    isnan(params[bad]) ? "NaN" : "infinity", model_place(model->tensors, bad));
 }
 

@@ -11,7 +11,7 @@
 
 /* Estimates for the next block, which come from the previous blocks. */
 struct level {
-	uint32_t below;  /* the keys above this one are listed; 0: all keys but that of zero */
+	uint32_t below;  /* the keys above this one are listed; 0: all non-zeros are listed */
 	uint32_t middle; /* the k-th largest key was near this one; 0: there was no block yet */
 };
 
@@ -107,7 +107,7 @@ static size_t count_above(const float *v, size_t n, uint32_t key)
 static struct cut cut_near(const float *v, size_t n, size_t need, uint32_t low, uint32_t high,
 			   uint32_t middle)
 {
-	/* More than `need` keys are above low, and fewer above high. */
+	/* Invariant: more than `need` keys are above low, and fewer than `need` are above high. */
 	size_t above_low = n, above_high = 0;
 
 	for (unsigned turn = 0;; turn++) {
@@ -126,8 +126,8 @@ static struct cut cut_near(const float *v, size_t n, size_t need, uint32_t low, 
 			high = middle;
 			above_high = above;
 		}
-		/* The keys between two near bounds are spread about evenly, so this interpolates.
-		 * Every third turn halves the interval instead, for all other cases. */
+		/* Interpolates, because keys between close bounds are spread about evenly. Every
+		 * third turn halves the interval instead, in case they are not. */
 		middle = turn % 3 == 2 ? low + (high - low) / 2 :
 					 low + (uint32_t)((uint64_t)(high - low) *
 							  (2 * (above_low - need) - 1) /
@@ -144,7 +144,7 @@ static void pad(float *v, size_t n)
 /* ---- levels ------------------------------------------------------------------ */
 
 /* Returns how many candidates a level should list, so that it hardly ever lists too few. The counts
- * of similar blocks vary by about the square root. */
+ * of similar blocks differ by about the square root of the count. */
 static size_t wanted(uint32_t quota)
 {
 	return quota + 3 * (size_t)sqrtf((float)quota) + 2;
@@ -181,7 +181,7 @@ static uint32_t sampled_level(const struct block *b, uint32_t quota, unsigned at
 
 	if (need >= n || count_above(value, n, 0) <= need)
 		return 0;
-	/* The level is one below, so that keys equal to the sample's are candidates. */
+	/* Subtracts 1, so that keys equal to the sample's cut are candidates too. */
 	return cut_near(value, n, need, 0, KEY_MASK, KEY_INFINITY / 2).floor - 1;
 }
 

@@ -157,7 +157,8 @@ AVX2 static inline ALWAYS struct four mix_four(struct four x, __m256i between, _
 	return times_four(x, plus_four(x, odd));
 }
 
-/* uniform_code() without the addition of the last level, and the decoded value. */
+/* Rounds eight values as uniform_code() does, but returns signed levels, to which the caller must
+ * still add uniform_levels(). Also stores the decoded values. */
 AVX2 static inline ALWAYS __m256i uniform_eight(const float *v, __m256i random,
 						const struct uniform_scale *s, unsigned bits,
 						int scaled_up, float *decoded)
@@ -424,7 +425,7 @@ AVX2 static void sign_values_avx2(const uint8_t *codes, float step, size_t n, fl
 								      F32_SIGN_SHIFT)));
 }
 
-/* Looks up the two upper bytes of 32 values, and puts zeros below them. */
+/* Looks up the two upper bytes of 32 values, and sets their lower bytes to zero. */
 AVX2 static void level_values_avx2(const uint8_t *codes, const struct levels *levels, size_t n,
 				   float *v)
 {
@@ -486,9 +487,9 @@ AVX2 static inline __m256i closer(__m256i x, uint64_t mask, unsigned by)
 		_mm256_srl_epi64(_mm256_andnot_si256(m, x), _mm_cvtsi32_si128((int)by)));
 }
 
-/* Merges each four codes into a lane of 32 bits, whose lowest 4 * bits bits then have them. Codes
- * of up to 6 bits need fewer instructions: the factor that shifts a neighbour then fits into a
- * signed byte, so a multiply-and-add instruction merges two codes. */
+/* Merges each group of four codes into the lowest 4 * bits bits of a lane of 32 bits. Codes of up
+ * to 6 bits need fewer instructions: the factor that shifts a neighbour then fits into a signed
+ * byte, so a multiply-and-add instruction merges two codes. */
 AVX2 static inline ALWAYS __m256i fours(__m256i x, unsigned bits)
 {
 	if (bits > 6) {
@@ -531,7 +532,8 @@ AVX2 static void pack_any(const uint8_t *codes, unsigned bits, size_t n, uint8_t
 		const __m128i low = _mm256_castsi256_si128(x),
 			      high = _mm256_extracti128_si256(x, 1);
 
-		/* In this order, because each store overwrites the zeros after the previous one. */
+		/* The order matters, because each store overwrites the zeros after the previous
+		 * one. */
 		_mm_storel_epi64((__m128i *)(void *)out, low);
 		_mm_storel_epi64((__m128i *)(void *)(out + bits), _mm_unpackhi_epi64(low, low));
 		_mm_storel_epi64((__m128i *)(void *)(out + 2 * bits), high);

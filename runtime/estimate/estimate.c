@@ -169,8 +169,8 @@ SLUICE_API int sluice_intervals_grow(uint32_t n, double growth, uint32_t *end, s
 
 	if (!n || !(growth > 0 && growth <= 1) || !end || !intervals_out)
 		return fail(SLUICE_EINVAL,
-			    "sluice_intervals_grow: growth=%g is not above 0 and at most 1, n is "
-			    "0, or an argument is NULL",
+			    "sluice_intervals_grow: growth=%g is not in (0, 1], n is 0, or an "
+			    "argument is NULL",
 			    growth);
 	int rc = argument_aligned(end, sizeof(*end), "end", "sluice_intervals_grow");
 	if (rc)

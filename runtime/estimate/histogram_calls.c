@@ -127,8 +127,8 @@ SLUICE_API int sluice_histogram_quantile(const sluice_histogram *histogram, doub
 {
 	if (!histogram || !threshold_out || !(share > 0 && share <= 1))
 		return fail(SLUICE_EINVAL,
-			    "sluice_histogram_quantile: an argument is NULL, or share=%g is not "
-			    "above 0 and at most 1",
+			    "sluice_histogram_quantile: an argument is NULL, or share=%g is not in "
+			    "(0, 1]",
 			    share);
 	if (!histogram->total)
 		return fail(SLUICE_EINVAL, "sluice_histogram_quantile: the histogram is empty");

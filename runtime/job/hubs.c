@@ -8,7 +8,9 @@
 
 enum {
 	FIRST_FORWARDED = 2, /* round */
-	/* The index of a notify: 1 + the most bytes of a message, or HEADS + the rank of a head. */
+	/* A hub's notify carries an index. If a round of messages has arrived, the index is 1 + the
+	 * length of the longest message. If a head has arrived, it is HEADS + the rank of the
+	 * head. */
 	HEADS = 1 << 16,
 	HEAD_BYTES = COLLECTIVE_HEADER_BYTES,
 	ROW_BYTES = COLLECTIVE_HEADER_BYTES + COLLECTIVE_BYTES
@@ -27,19 +29,19 @@ struct offer {
 
 struct hubs {
 	struct offer *offers; /* [rank] in a group, NULL in a root */
-	/* [rank] in a root, NULL in a group: the group_bits.imm of the group for which this rank
-	 * last wrote an offer to the peer, while the peer may not have read it yet, else 0 */
+	/* [rank] in a root, NULL in a group: the group_bits.imm of the group of this rank's last
+	 * offer to the peer, until the peer has answered it; then 0 */
 	uint32_t *offering;
 	/* on a member */
 	struct region *rows; /* a row for each rank, and then a head for each rank */
 	uint64_t arrived;    /* the last round whose messages are in the rows */
 	size_t stride;       /* of the rows */
 	/* on a hub */
-	struct region *board;    /* the messages of two rounds, as long as puts may read them */
+	struct region *board; /* the messages of the last two rounds, which puts may still read */
 	struct remote **members; /* [rank]: the rows of a member of this hub, else NULL */
-	uint64_t begun, put;     /* the last round that this hub began to forward; has forwarded */
-	uint32_t bytes;          /* of a message in that round, at most */
-	int next;                /* the rank at which hubs_put() continues */
+	uint64_t begun, put; /* the last rounds that this hub has begun and finished forwarding */
+	uint32_t bytes;      /* length of the longest message in round `begun` */
+	int next;            /* the rank at which hubs_put() continues */
 };
 
 int hubs_wanted(const sluice_job *job)
@@ -198,7 +200,7 @@ int hubs_take_offer(sluice_job *group, int peer)
 	struct offer *offer = &group->hubs->offers[peer];
 	memcpy(copy, line_of(group->root, group_root_rank(group, peer)) + LINE_OFFER, sizeof(copy));
 	if (get_le32(copy) != group->group_bits.imm)
-		return 0; /* this group has failed on the peer, which connects in another one */
+		return 0; /* the offer is for another group: this one has failed on the peer */
 	if (get_le32(copy + 4) != offer_checksum(copy))
 		return -1;
 	offer->came = 1;
@@ -293,7 +295,8 @@ void hubs_begin(sluice_job *job, uint64_t seq, uint32_t bytes)
 	hubs->next = 0;
 }
 
-/* No rank can begin the round after the next before all members have used the rows of this one. */
+/* Two boards are enough: no rank begins round n + 2 before all members have used the rows of round
+ * n. */
 static uint8_t *board_of(const sluice_job *job)
 {
 	const struct hubs *hubs = job->hubs;

@@ -46,9 +46,10 @@ int hubs_count(const sluice_job *job);
 int hubs_of(const sluice_job *job, int member);
 /* Returns 1 if two ranks connect at the start. */
 int hubs_connect(const sluice_job *job, int a, int b);
-/* The same for a job of this size, also if it has no hubs. */
+/* Does the same for a job of this size, which need not have hubs. */
 int hubs_would_connect(int size, int servers, int mesh, int a, int b);
-/* Returns the number of ranks with which this rank connects at the start; also without hubs. */
+/* Returns the number of ranks with which this rank connects at the start. The job need not have
+ * hubs. */
 int hubs_peers(const sluice_job *job);
 
 /* ---- offers in a group: two ranks that connect later write each other the descriptors of their
@@ -77,12 +78,13 @@ int hubs_have(const sluice_job *job, uint64_t seq);
 const uint8_t *hubs_row(const sluice_job *job, int rank);
 /* Returns the head (hubs_tell()) that this rank's hub has written for a rank. */
 const uint8_t *hubs_head(const sluice_job *job, int rank);
-/* Handles a notify of a hub. index: that of the notify, which is not 0. Returns the rank whose head
- * has arrived, or this rank if messages have arrived, or -1 if the peer may not send this. */
+/* Handles a notify of a hub. index: the index in the notify, which is not 0. Returns the rank whose
+ * head has arrived, or this rank if messages have arrived. Returns -1 if the peer may not send this
+ * notify. */
 int hubs_arrived(sluice_job *job, int peer, uint32_t index);
 
-/* From here on, no message is forwarded. The last round of a group needs none, and no hub then
- * leaves while it still writes to its members. */
+/* Called before the last round of a group, in which hubs forward no messages. No hub can then leave
+ * the group while it still writes to its members. */
 void hubs_stop(sluice_job *job);
 /* Returns 1 if this rank must still forward the messages of that round. */
 int hubs_owe(const sluice_job *job, uint64_t seq);

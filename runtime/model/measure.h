@@ -15,8 +15,8 @@ struct loss {
 struct measure {
 	int on;
 	int under_way; /* in a worker: 1 if the push of this step is measured */
-	float *before; /* in a worker: a copy of the vector from before the selection, if sent
-			  values stay in the vector */
+	float *before; /* in a worker: a copy of the vector, made before the selection; NULL if
+			  sent values leave the vector, so no copy is needed */
 	struct loss up;
 };
 

@@ -200,10 +200,9 @@ static int read_memory(const struct word *w, struct draft *d)
 	if (found < 0)
 		return found;
 	if (found > MEMORY_TWOSTEP)
-		return fail(
-			SLUICE_EINVAL,
-			"recipe: \"%s\" does not say what is remembered: write memory=residual(%s)",
-			w->quote, item->name);
+		return fail(SLUICE_EINVAL,
+			    "recipe: \"%s\" does not name the memory: write memory=residual(%s)",
+			    w->quote, item->name);
 	r->memory.kind = (enum memory_kind)found;
 	if (found == MEMORY_NONE || (found == MEMORY_RESIDUAL && !item->argument)) {
 		rc = refuse_argument(w, item);
@@ -415,7 +414,7 @@ static int read_when(const struct word *w, struct draft *d)
 		return found;
 	if (found > WHEN_ASYNC)
 		return fail(SLUICE_EINVAL,
-			    "recipe: \"%s\" does not say how often the workers exchange: write "
+			    "recipe: \"%s\" does not set how often the workers exchange: write "
 			    "when=every(STEPS),%s(%s)",
 			    w->quote, item->name, item->argument ? item->argument : "");
 	d->recipe.when = (enum when_kind)found;

@@ -149,8 +149,9 @@ static void publish_for_all(struct shard *shard, enum message_kind kind)
 
 /* ---- the bound ------------------------------------------------------------- */
 
-/* Returns 1 if a shard at `version` can still add the pushes of all workers under way except
- * but_for, oldest parameters first, within the bound. */
+/* Returns 1 if a shard at `version` can still add a push of every worker that is not parked, except
+ * worker but_for, without exceeding the staleness bound. It would add those with the oldest
+ * parameters first. */
 static int fits(const struct shard *shard, uint64_t version, int but_for)
 {
 	const uint64_t most = shard->rules.recipe->async.staleness;
@@ -164,7 +165,7 @@ static int fits(const struct shard *shard, uint64_t version, int but_for)
 			return 0;
 		a->behind[version - of->have_version]++;
 	}
-	uint64_t before = 0; /* workers whose parameters are as old as this or older */
+	uint64_t before = 0; /* number of workers that are at least `late` versions behind */
 	for (uint64_t late = most + 1; late-- > 0;) {
 		before += a->behind[late];
 		if (a->behind[late] && late + before - 1 > most)
@@ -425,7 +426,8 @@ int shard_async_advance(struct shard *shard)
 {
 	struct async_shard *a = shard->async;
 	int moved = 0;
-	/* A push that has to wait can be added only after another message has arrived. */
+	/* Ends when a round makes no progress: a push that still waits can be added only after
+	 * another message has arrived. */
 	for (int more = take_all_arrived(shard); more && !shard->job->failure.code;) {
 		moved = 1;
 		more = a->gathering ? gather_gradients(shard) : step(shard);

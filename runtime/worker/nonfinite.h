@@ -7,12 +7,13 @@
 
 struct worker;
 
-/* Applies the recipe's nonfinite= to n pushed coordinates that are NaN or infinite. The first of
- * them is coordinate `bad`, with the value that is passed. Returns 0 to continue, 1 to leave out
+/* Applies the recipe's nonfinite= to a push in which n coordinates are NaN or infinite. `bad` is
+ * the first of these coordinates, and `value` is its value. Returns 0 to continue, 1 to leave out
  * the gradient, or an error. held: the caller holds the token. */
 int nonfinite_pushed(struct worker *w, int held, uint64_t bad, uint64_t n, float value);
 
-/* the sum is on a GPU, or several coordinates share a cell of a sketch */
+/* `bad` if the coordinate is not known: the sum is on a GPU, or several coordinates share a cell of
+ * a sketch. */
 #define COORDINATE_UNKNOWN UINT64_MAX
 /* Ends the job because the sum of the gradient and the residual is beyond the range of floats, at
  * the coordinate that the step has recorded. Returns SLUICE_ENUMERIC. held: the caller holds

@@ -27,8 +27,8 @@ struct target {
 	struct vector points[2];  /* the vectors of sluice_point(): params and point */
 	float *master;            /* 32-bit copy of the parameters, if the program's have 16 bits */
 	int away;                 /* 1: copy_there is newer than master */
-	float *together;          /* copy of pieces of floats, for recipes that need all
-				     parameters at once */
+	float *together;          /* the program's separate pieces, copied to one vector, for
+				     recipes that need all parameters at once */
 	struct memory copy_there; /* floats on a device, from which the vector on the device is
 				     written */
 	const struct device_ops *ops;
@@ -148,9 +148,9 @@ static int looks_at_all(const struct path_plan *plan)
 	return !plan_takes(plan, PATH_IN_PLACE, plan->traits);
 }
 
-/* Decides where deltas are added: on the device of the vector, or in host memory. Pushed parameters
- * are handled in host memory unless they are one piece of floats, because there is no copy on the
- * device from which they could be written. */
+/* Decides where deltas are added: on the device of the vector, or in host memory. A recipe that
+ * pushes parameters adds them in host memory unless the parameters are one piece of floats: other
+ * parameters would have to be written from a copy, and there is none on the device. */
 static int choose_place(struct worker *w, const char *function)
 {
 	struct target *t = w->into;
@@ -294,7 +294,7 @@ static int add_there(const struct worker *w, uint64_t first, const uint32_t *ind
 
 /* ---- a pull in host memory ------------------------------------------------------- */
 
-/* Copies the pieces to one vector. */
+/* Copies the program's pieces to one vector. */
 static int gather(struct worker *w)
 {
 	struct target *t = w->into;
@@ -484,7 +484,7 @@ int own_borrow(const struct worker *w, const char *function, float **host)
 	if (rc || w->rules.recipe->nonfinite == NONFINITE_ABORT ||
 	    first_nonfinite(*host, count) == count)
 		return rc;
-	/* The next exchange leaves this vector out, and the worker continues from the point. */
+	/* The next exchange skips this vector, and the worker continues from the point. */
 	vector_return(t->vector, *host, SLUICE_EINVAL, "");
 	*host = t->healed = vector_open(count);
 	if (!*host)
@@ -498,11 +498,11 @@ void own_return(const struct worker *w, float *host)
 {
 	struct target *t = w->into;
 
-	if (!host) /* also on a server, which has no target */
+	if (!host) /* NULL on a server too, which has no target */
 		return;
 	if (host == t->healed)
 		vector_close(t->healed, w->layout->count);
-	else /* pretends a failure, so that nothing is written back */
+	else /* passes an error code, so that nothing is written back */
 		vector_return(t->vector, host, SLUICE_EINVAL, "");
 	t->healed = NULL;
 }

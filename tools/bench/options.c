@@ -313,9 +313,10 @@ static int check_together(const struct options *o, const char *given,
 	if (o->k > o->n)
 		return complain(complaint, "--k is more than --n", NULL);
 	if (o->distribution == DISTRIBUTION_HINTWRONG && o->test != TEST_SELECT)
-		return complain(complaint,
-				"only the test select has hints, so only it accepts --distribution",
-				"hintwrong");
+		return complain(
+			complaint,
+			"only the select test uses hints, so only it accepts --distribution",
+			"hintwrong");
 	if (o->accumulate && o->cuda)
 		return complain(complaint,
 				"--accumulate adds in host memory, so it excludes --device",

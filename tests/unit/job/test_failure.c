@@ -502,7 +502,7 @@ TEST_IN_RANKS(open__attributes_that_differ__are_refused_by_name_on_all, 3)
 	params[COUNT - 1] = rank ? 0 : INFINITY;
 	CHECK(sluice_model_open(job, &attr, params, &model) ==
 	      (rank ? SLUICE_EPEER : SLUICE_EINVAL));
-	CHECK(error_says("first parameters hold infinity at index 1199", NULL));
+	CHECK(error_says("initial parameters contain infinity at index 1199", NULL));
 	params[COUNT - 1] = 0; /* the job continues */
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
 	leave(job, model);

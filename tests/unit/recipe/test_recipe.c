@@ -239,7 +239,7 @@ TEST(recipe_parse__signals_and_memories__are_read_and_refused_where_they_do_not_
 	expect_refused("signal=noise(1)", "does not name the signal");
 	expect_refused("signal=gradient,noise(0)", "above 0");
 	expect_refused("signal=gradient,noise", "noise lacks its number");
-	expect_refused("memory=inside", "does not say what is remembered");
+	expect_refused("memory=inside", "does not name the memory");
 	expect_refused("memory=lowpass", "lowpass lacks its number");
 	expect_refused("memory=lowpass(0)", "BETA");
 	expect_refused("memory=lowpass(0.5),residual", "a second memory");
