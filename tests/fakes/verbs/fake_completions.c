@@ -104,12 +104,16 @@ int ibv_resize_cq(struct ibv_cq *ibv_cq, int cqe)
 		return EOPNOTSUPP;
 	if (fake_fails("ibv_resize_cq", ENOMEM))
 		return ENOMEM;
-	if (cqe < cq->count || cqe > fake.attr.max_cqe)
-		return EINVAL;
-	pinned = pinned_by(cqe) == cq->pinned ? 0 : pinned_by(cqe);
-	if (fake.pinned_most && fake_counts.pinned + pinned > fake.pinned_most)
-		return ENOMEM;
 	fake_lock();
+	if (cqe < cq->count || cqe > fake.attr.max_cqe) {
+		fake_unlock();
+		return EINVAL;
+	}
+	pinned = pinned_by(cqe) == cq->pinned ? 0 : pinned_by(cqe);
+	if (fake.pinned_most && fake_counts.pinned + pinned > fake.pinned_most) {
+		fake_unlock();
+		return ENOMEM;
+	}
 	entries = fake_new((size_t)cqe * sizeof(*entries));
 	for (int i = 0; i < cq->count; i++)
 		entries[i] = cq->entries[(cq->first + i) % cq->capacity];
@@ -238,10 +242,15 @@ static uint32_t srq_places(uint32_t asked)
 struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr)
 {
 	struct fake_srq *srq;
+	int full;
 
 	if (fake_fails("ibv_create_srq", ENOMEM))
 		return NULL;
-	if (fake_counts.srqs >= fake.attr.max_srq) {
+	fake_lock();
+	full = fake_counts.srqs >= fake.attr.max_srq;
+	fake_counts.srqs += !full;
+	fake_unlock();
+	if (full) {
 		errno = EOPNOTSUPP;
 		return NULL;
 	}
@@ -251,7 +260,6 @@ struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr
 		.capacity = srq_places(attr->attr.max_wr)
 	};
 	srq->wr_ids = fake_new(srq->capacity * sizeof(*srq->wr_ids));
-	fake_count(&fake_counts.srqs, 1);
 	fake_lock();
 	if (!fake_first_srq)
 		fake_first_srq = &srq->srq;
