@@ -39,10 +39,10 @@ int checkpoint_begin(struct checkpoint_place *place);
 void checkpoint_path(const struct checkpoint_place *place, uint32_t rank,
 		     char path[DURABLE_PATH_BYTES]);
 
-/* Makes this generation the valid one. After SLUICE_EIO the previous generation is still valid; but
- * if only the last synchronization failed, this one is. Both are complete. still() may be NULL. It
- * is called when everything is written, directly before LATEST is replaced. If it does not return
- * 0, LATEST is not replaced, and its value is returned. */
+/* Makes this generation the valid one. After SLUICE_EIO the previous generation is still valid,
+ * unless only the last synchronization failed: then this generation is. still() may be NULL. It is
+ * called when everything is written, directly before LATEST is replaced. If it does not return 0,
+ * LATEST is not replaced, and its value is returned. */
 int checkpoint_manifest_write(const char *dir, const struct checkpoint_manifest *manifest,
 			      int (*still)(void *context), void *context);
 /* Fails with SLUICE_EIO if there is no manifest or it cannot be read, and with SLUICE_EWIRE if it

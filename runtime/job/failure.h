@@ -37,9 +37,9 @@ int failure_finalize(sluice_job *job);
 /* Reports to every peer that this rank is done, after all ranks have called sluice_finalize().
  * The token must be held. */
 void failure_announce_end(sluice_job *job);
-/* The first returns 1 after failure_finalize() has succeeded, the second after
- * failure_announce_end(). */
+/* Returns 1 after failure_finalize() has succeeded. */
 int failure_finalizing(const sluice_job *job);
+/* Returns 1 after failure_announce_end(). */
 int failure_said_bye(const sluice_job *job);
 /* Returns for example "rank 3 (node n2)", in one of a few thread-local buffers that are reused in
  * turn. */

@@ -7,7 +7,7 @@
 #define RUNTIME_AGREE_H
 #include "worker/hooks.h"
 
-struct agreed; /* worker.agreed is NULL if the recipe agrees on no support */
+struct agreed; /* worker.agreed is NULL if the recipe has no agreed support */
 
 /* Returns this step's support of a shard: *n_out positions, which count from the shard's first
  * coordinate. */

@@ -98,8 +98,8 @@ static void name_huge_pages(struct report *r)
 				   "reserve some (sysctl vm.nr_hugepages), or set "
 				   "SLUICE_HUGE_PAGES to transparent or no" :
 				   NULL,
-			   "of 2 MiB: %ld reserved, of which %ld are free; transparent ones for "
-			   "memory files: %s",
+			   "%ld huge pages of 2 MiB are reserved, and %ld of them are free; "
+			   "transparent ones for memory files: %s",
 			   facts.total, facts.free,
 			   facts.shmem_enabled[0] ? facts.shmem_enabled : "none");
 }

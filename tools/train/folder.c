@@ -17,8 +17,8 @@ int folder_prepare(const char *path, struct complaint *complaint)
 	int why = 0;
 
 	if (n == 0 || n + sizeof("/.") > sizeof(inside))
-		return complain(complaint, "--checkpoint takes a directory, not %s",
-				n ? "a path so long" : "\"\"");
+		return complain(complaint, "--checkpoint takes a directory%s",
+				n ? ", and this path is too long" : ", not \"\"");
 	memcpy(part, path, n + 1);
 	for (size_t i = 1; i <= n; i++) {
 		if (path[i] && path[i] != '/')
