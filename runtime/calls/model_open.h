@@ -12,7 +12,7 @@ uint64_t model_memory(const struct layout *l, const struct recipe *recipe, int r
  * attributes that no job accepts. function: the caller, for the message. */
 int model_take_attributes(const sluice_model_attr *given, const char *function,
 			  sluice_model_attr *out);
-/* What model_shape() needs to know about the job. text: the recipe; NULL selects the default. */
+/* The facts about the job that model_shape() uses. text: the recipe; NULL selects the default. */
 struct model_of {
 	const char *text, *function;
 	int size, workers, elastic;

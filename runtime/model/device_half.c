@@ -116,6 +116,19 @@ int half_bad(const struct device_half *h, float *to, uint64_t begin, size_t coun
 	return rc;
 }
 
+struct device_values half_values(const struct value_coding *values,
+				 const struct random_stream *stream, uint64_t first)
+{
+	return (struct device_values){ .type = (int)values->type,
+				       .bits = values->bits,
+				       .block = values->block,
+				       .purpose = stream->purpose,
+				       .rank = stream->rank,
+				       .seed = stream->seed,
+				       .step = stream->step,
+				       .first = first };
+}
+
 int half_push(struct device_half *h, const struct device_push *push, int waits)
 {
 	h->asked_ns = now_ns();

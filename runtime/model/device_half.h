@@ -6,6 +6,8 @@
 #ifndef RUNTIME_DEVICE_HALF_H
 #define RUNTIME_DEVICE_HALF_H
 #include "base/device.h"
+#include "compress/quantize.h"
+#include "compress/random.h"
 #include "compress/select.h"
 
 struct device_half {
@@ -45,6 +47,10 @@ int half_copy_home(const struct device_half *h, void *to, const void *from, size
  * finite, or to count if all are finite. */
 int half_bad(const struct device_half *h, float *to, uint64_t begin, size_t count, size_t *bad);
 
+/* Returns the coding of a message's values, and the random numbers by which they are rounded.
+ * first: coordinate 0 of the half's vector uses the random number of this coordinate. */
+struct device_values half_values(const struct value_coding *values,
+				 const struct random_stream *stream, uint64_t first);
 /* Enqueues a push. With `waits`, also waits until the push is done, as simulated ranks do. Returns
  * 0 or -1. */
 int half_push(struct device_half *h, const struct device_push *push, int waits);

@@ -175,8 +175,12 @@ const struct method methods[] = {
 };
 const size_t n_methods = sizeof(methods) / sizeof(methods[0]);
 
-#define IN_8_BITS "up=all,uniform(8) down=all,uniform(8)"
-#define IN_1_BIT  "up=all,uniform(1) down=all,uniform(1) memory=residual"
+#define IN_8_BITS   "up=all,uniform(8) down=all,uniform(8)"
+#define IN_1_BIT    "up=all,uniform(1) down=all,uniform(1) memory=residual"
+#define FROZEN_ADAM "shard-adamw warmup=dense(100) freeze=100"
+#define OF_FROZEN_ADAM                                                                             \
+	"Adam is at the shards, with 4 % of the coordinates; a GPT with 10^6 parameters learnt "   \
+	"better without freeze="
 #define MEAN_OF_DRIFTS                                                                             \
 	"for sluice.torch.LocalSteps or signal=drift in a program; when=every(H) sets the steps "  \
 	"between exchanges"
@@ -194,11 +198,10 @@ const struct foreign_name foreign_names[] = {
 	{ "1bit", IN_1_BIT, "" },
 	{ "signsgd", IN_1_BIT, "the error is kept for later steps" },
 	{ "ef-signsgd", IN_1_BIT, "" },
-	{ "1bit-adam", "shard-adamw warmup=dense(100) freeze=100",
-	  "Adam is at the shards, with 4 % of the coordinates; a GPT with 10^6 parameters learnt "
-	  "better without freeze=" },
-	{ "onebitadam", "shard-adamw warmup=dense(100) freeze=100", "as 1bit-adam" },
-	{ "powersgd", "adamw", "Sluice has no low ranks; sgdm and muon are for these optimizers" },
+	{ "1bit-adam", FROZEN_ADAM, OF_FROZEN_ADAM },
+	{ "onebitadam", FROZEN_ADAM, OF_FROZEN_ADAM },
+	{ "powersgd", "adamw",
+	  "Sluice does not factorize matrices; sgdm and muon are for these optimizers" },
 	{ "adam", "adamw", "" },
 	{ "localsgd", "diloco update=sgd rate=1", MEAN_OF_DRIFTS },
 	{ "local-sgd", "diloco update=sgd rate=1", MEAN_OF_DRIFTS },

@@ -160,8 +160,7 @@ int shard_devices_open(sluice_model *model, const void *params)
 	if (rc)
 		log_line(LOG_WARN, "runtime",
 			 "model %u: its shards cannot be on a GPU; SLUICE_DEVICE_SHARDS=no keeps "
-			 "them in "
-			 "host memory",
+			 "them in host memory",
 			 model->id);
 	else
 		log_line(LOG_INFO, "runtime", "model %u: %u shards are on a GPU", model->id,
@@ -463,19 +462,6 @@ static int enqueue_change(const struct shard *shard, struct device_select *selec
 	return d->half.ops->change(d->half.compressor, &call, d->half.stream);
 }
 
-/* Returns the coding of a delta's values and the random numbers by which they are rounded. */
-static struct device_values delta_values(const struct message *m)
-{
-	return (struct device_values){ .type = (int)m->values.type,
-				       .bits = m->values.bits,
-				       .block = m->values.block,
-				       .purpose = m->stream.purpose,
-				       .rank = m->stream.rank,
-				       .seed = m->stream.seed,
-				       .step = m->stream.step,
-				       .first = m->first };
-}
-
 static int ask_for_change(struct shard *shard)
 {
 	struct device_shard *d = shard->device;
@@ -490,7 +476,7 @@ static int ask_for_change(struct shard *shard)
 
 	d->head = publish_delta(shard, 0);
 	d->head.anchor = shard_hooks_mark(shard);
-	push.values = delta_values(&d->head);
+	push.values = half_values(&d->head.values, &d->head.stream, d->head.first);
 	/* A simulated job waits for the device here. Otherwise it would report this rank as stuck,
 	 * because the rank waits for no other rank. */
 	if ((d->at == SHARD_STALE && take_up_kept(shard)) || enqueue_change(shard, &push.select) ||

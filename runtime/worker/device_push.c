@@ -314,15 +314,12 @@ static void aim(struct worker *w)
 /* Returns the coding and the random stream of the values, as upload_head() sets them. */
 static struct device_values values_of(const struct worker *w)
 {
-	const struct value_coding c = w->step.rule.values_up;
+	const struct random_stream stream = { .purpose = RANDOM_ROUND,
+					      .rank = (uint32_t)w->job->rank,
+					      .step = w->step.number,
+					      .seed = w->rules.recipe->seed };
 
-	return (struct device_values){ .type = (int)c.type,
-				       .bits = c.bits,
-				       .block = c.block,
-				       .purpose = RANDOM_ROUND,
-				       .rank = (uint32_t)w->job->rank,
-				       .step = w->step.number,
-				       .seed = w->rules.recipe->seed };
+	return half_values(&w->step.rule.values_up, &stream, 0);
 }
 
 /* Returns 1 if the momentum of sent coordinates is cleared, as upload_settle() does on the host. */
