@@ -26,6 +26,18 @@ class Results(list):
         return self
 
 
+def refused(call, why, kind=None):
+    """Checks that a call raises an error of this kind, by default InvalidError, whose text has `why`."""
+    import sluice
+
+    try:
+        call()
+    except kind or sluice.InvalidError as error:
+        assert why in str(error), error
+    else:
+        raise AssertionError(f"no error says '{why}'")
+
+
 def run(ranks, function, *arguments, flags=(), **environment):
     """Runs a function of the calling test on each rank, and returns Results."""
     test = os.path.abspath(sys.modules["__main__"].__file__)

@@ -72,37 +72,34 @@ def hook(job, recipe, device):
         state.verify()
 
 
-def inner(job, recipe, device):
-    model = Products().to(device)
-    optimizer = sluice.torch.Optimizer(model, recipe, inner=torch.optim.SGD(model.parameters(), lr=0.125), job=job)
+def steps_of(job, device, model, optimizer):
+    """Makes the steps of an optimizer of sluice.torch, and yields the model after each."""
     for step in range(STEPS):
         optimizer.zero_grad()
         model(factors(step, job.rank, device)).backward()
         optimizer.step()
-        yield [p.grad for p in model.parameters()]
+        yield model
     optimizer.close()
+
+
+def inner(job, recipe, device):
+    model = Products().to(device)
+    sgd = torch.optim.SGD(model.parameters(), lr=0.125)
+    for _ in steps_of(job, device, model, sluice.torch.Optimizer(model, recipe, inner=sgd, job=job)):
+        yield [p.grad for p in model.parameters()]
 
 
 def shards(job, recipe, device):
     model = Products().to(device)
-    optimizer = sluice.torch.Optimizer(model, recipe, lr=0.01, job=job)
-    for step in range(STEPS):
-        optimizer.zero_grad()
-        model(factors(step, job.rank, device)).backward()
-        optimizer.step()
+    for _ in steps_of(job, device, model, sluice.torch.Optimizer(model, recipe, lr=0.01, job=job)):
         yield list(model.parameters())
-    optimizer.close()
 
 
 def local(job, recipe, device):
     model = Products().to(device)
-    steps = sluice.torch.LocalSteps(model, torch.optim.SGD(model.parameters(), lr=2.0**-6), recipe, job=job)
-    for step in range(STEPS):
-        steps.zero_grad()
-        model(factors(step, job.rank, device)).backward()
-        steps.step()
+    sgd = torch.optim.SGD(model.parameters(), lr=2.0**-6)
+    for _ in steps_of(job, device, model, sluice.torch.LocalSteps(model, sgd, recipe, job=job)):
         yield list(model.parameters())
-    steps.close()
 
 
 def run_hook(job, _):
@@ -127,7 +124,7 @@ def run_local(job, _):
 
 
 def run_stream(job, _):
-    """A model that trains in a stream of its own."""
+    """The model trains in a stream that is not the default one."""
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
         run_inner(job, _)

@@ -11,6 +11,7 @@ from torch.nn.parallel import DistributedDataParallel
 import ranks
 import sluice
 import sluice.torch
+from ranks import refused
 
 SPARSE = "up=topk(0.1),uniform(4) down=topk(0.2) memory=residual"
 
@@ -93,12 +94,7 @@ def others(job, _):
             train(model, state, monitor, 2)
         assert seen == [5, 6], seen
         for bad, why in (({"every": 0}, "every=0, must be 1 or more"), ({"writer": 3}, "must have add_scalar")):
-            try:
-                sluice.torch.Monitor(state, **bad)
-            except sluice.InvalidError as error:
-                assert why in str(error), error
-            else:
-                raise AssertionError(f"{bad} was accepted")
+            refused(lambda bad=bad: sluice.torch.Monitor(state, **bad), why)
         state.close()
     job.close()
 

@@ -21,6 +21,7 @@ from torch.nn.parallel import DistributedDataParallel
 import ranks
 import sluice
 import sluice.torch
+from ranks import refused
 
 DENSE = "up=all down=all"
 SPARSE = "up=topk(0.1) down=topk(0.2)"
@@ -68,15 +69,6 @@ def expected(steps, seed=0):
 def check_close(model, wanted, tolerance=1e-5):
     for (name, a), b in zip(model.named_parameters(), wanted.parameters()):
         assert torch.allclose(a, b, atol=tolerance), f"{name} is off by {(a - b).abs().max()}"
-
-
-def refused(call, why, kind=sluice.InvalidError):
-    try:
-        call()
-    except kind as error:
-        assert why in str(error), error
-    else:
-        raise AssertionError(f"no error says '{why}'")
 
 
 def join(job):

@@ -31,7 +31,7 @@ def _fewer(stats: Dict[str, Any]) -> Optional[float]:
 
 
 class Monitor:
-    """Writes what Sluice costs and saves, every so many steps.
+    """Records the costs and savings of Sluice once in `every` steps.
 
         with sluice.torch.Monitor(state, SummaryWriter()) as monitor:
             for x, y in batches:
