@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Trains a ConvNet on Fashion-MNIST for 225 steps, and measures the cost of clipping before and after momentum.
 
-    torchrun --nproc-per-node 2 python/bench/clipping.py
+    torchrun --nproc_per_node 2 python/bench/clipping.py
 
 Prints the accuracy of the dense recipe and of a sparse one with signal=momentum. Each is trained without clipping,
 with clip=1.0, and with torch's clip_grad_norm_(1.0) after backward(), for which sluice.torch prints a warning.

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Trains a ConvNet on Fashion-MNIST for 225 steps with SGD, momentum 0.9 and OneCycleLR, with the recipes of compress(optimizer=).
 
-    torchrun --nproc-per-node 2 python/bench/convnet.py
+    torchrun --nproc_per_node 2 python/bench/convnet.py
 
 Prints, for each seed, the accuracy of the dense recipe, of the recipe that the optimizer selects, and of the one with
 adapt=True, and how many times fewer bytes than dense ones the ranks pushed and pulled.
