@@ -8,7 +8,8 @@
  *   attack SOURCE TARGET PORT key RANK          the whole exchange as that rank, with another key
  *   attack SOURCE TARGET PORT replay FILE       what an honest rank sent before
  *                                               (record_connect.c), again
- *   attack SOURCE TARGET PORT flood N SECONDS   keeps N exchanges begun and never ended
+ *   attack SOURCE TARGET PORT flood N           keeps N exchanges begun and never ended, until
+ *                                               SIGTERM
  *
  * Prints what became of each try. Status: 0 if nobody accepted anything, 1 if somebody did, 2: no
  * result. */
@@ -19,6 +20,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <rdma/rdma_cma.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +31,7 @@ enum { REQUEST_MAX = 56, ANSWER_MS = 3000, QPN = 0x4711 };
 static struct sockaddr_in source, target;
 static struct rdma_event_channel *channel;
 static int accepted, answered;
+static volatile sig_atomic_t told_to_end;
 
 struct answer {
 	int event;         /* event of rdma_cm; -1: none came */
@@ -235,16 +238,23 @@ static void replay(const char *path)
 	}
 }
 
-/* Makes N connections at different stages: some wait for the answer, others end before it. */
-static void flood(int n, double duration)
+static void end_flood(int signal)
 {
-	double end = seconds() + duration;
+	(void)signal;
+	told_to_end = 1;
+}
+
+/* Makes N connections at different stages: some wait for the answer, others end before it. */
+static void flood(int n)
+{
 	struct rdma_cm_id **ids = calloc((size_t)n, sizeof(*ids));
 	long begun = 0, rejected = 0, silent = 0;
 
 	if (!ids)
 		give_up("memory");
-	for (int at = 0; seconds() < end; at = (at + 1) % n) {
+	/* a system call that the signal interrupts is begun again */
+	signal(SIGTERM, end_flood);
+	for (int at = 0; !told_to_end; at = (at + 1) % n) {
 		uint8_t bytes[FRAME_MAX];
 		struct frame hello = { .kind = FRAME_HELLO, .rank = (uint32_t)at % 4 };
 		struct answer answer;
@@ -288,8 +298,8 @@ int main(int argc, char **argv)
 		other_key((uint32_t)strtoul(argv[5], NULL, 10));
 	else if (!strcmp(argv[4], "replay") && argc > 5)
 		replay(argv[5]);
-	else if (!strcmp(argv[4], "flood") && argc > 6)
-		flood(atoi(argv[5]), atof(argv[6]));
+	else if (!strcmp(argv[4], "flood") && argc > 5)
+		flood(atoi(argv[5]));
 	else
 		return 2;
 	printf("%d accepted, %d refused\n", accepted, answered);

