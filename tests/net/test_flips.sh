@@ -20,8 +20,8 @@ export FLIPS=$SCRATCH/flips sparse options anywhere aimed DEVCLUSTER_CABLE=$TOP/
 		rm -f flips.log
 		job_start flips 4 $options --recipe "$sparse" --metrics "$SCRATCH/flips.metrics"
 		wait_lines flips.metrics 10 60 || { show flips; fail "no step was done within 60 s"; }
-		ports=$(for node in n1 n2 n3 n4; do connections $node; done | sed "s/[^ ]*://g")
-		echo "1 $((RANDOM % 100)) $where" $ports >flips.new && mv flips.new flips
+		of_the_job=$(for node in n1 n2 n3 n4; do connections $node; done | tr " " -)
+		echo "1 $((RANDOM % 100)) $where" $of_the_job >flips.new && mv flips.new flips
 		how_it_ended flips 10 || { show flips; touch wrong; }
 		if [ -e flips.log ]; then
 			try=$((try + 1))
