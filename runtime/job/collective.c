@@ -136,13 +136,13 @@ static void round_describe(void *context, char *text, size_t cap)
 	int missing = 0, first = first_missing(r);
 	for (int p = 0; p < r->job->size; p++)
 		missing += !messages_has(r->job, p, r->seq) && job_living(r->job, p);
-	if (first < 0 && members_hold(r->job, r->seq))
+	if (first < 0 && job_elastic(r->job) && members_hold(r->job, r->seq))
 		snprintf(text, cap,
 			 "%s: a rank has not received a message, or %s does not close the round",
 			 collective_name(r->op), rank_text(r->job, r->job->workers));
 	else if (first < 0)
-		snprintf(text, cap, "%s: all ranks have joined, but a queue is full",
-			 collective_name(r->op));
+		snprintf(text, cap, "%s: all ranks have joined%s", collective_name(r->op),
+			 r->next_post < r->job->size ? ", but a queue is full" : "");
 	else if (!messages_are_direct(r->job, first, r->seq))
 		snprintf(text, cap,
 			 "%s: %s has not forwarded the messages of other ranks, because some of "

@@ -4,6 +4,7 @@
 #include "ranks.h"
 #include "base/bytes.h"
 #include "base/clock.h"
+#include "job/messages.h"
 #include "job/progress_token.h"
 #include "model/kept.h"
 #include "worker/lane.h"
@@ -490,4 +491,49 @@ TEST(explain__from_a_signal_handler__tells_what_a_rank_waits_for)
 			 status);
 	for (int r = 0; r < 2; r++)
 		assert_true(WIFEXITED(status[r]) && !WEXITSTATUS(status[r]));
+}
+
+/* ---- asked while the last rank joins ------------------------------------------ */
+
+static sluice_job *joining_job;
+static atomic_int *waits_now, joined_line;
+
+static void note_joined(int level, const char *line, void *context)
+{
+	if (strstr(line, "sluice_barrier: all ranks have joined"))
+		atomic_store(&joined_line, 1);
+}
+
+/* Asks between the arrival of the last message and the moment at which the barrier notices it. */
+static void ask_when_all_have_joined(sluice_job *job)
+{
+	const uint64_t seq = messages_next(joining_job) - 1;
+	if (!progress_waits(joining_job)) {
+		hold = ask_when_all_have_joined;
+		return;
+	}
+	atomic_store(waits_now, 1);
+	if (messages_has(joining_job, 1, seq))
+		sluice_log_waits(joining_job);
+	else
+		hold = ask_when_all_have_joined;
+}
+
+static void ask_at_the_end_of_a_barrier(sluice_job *job, int rank, void *argument)
+{
+	if (rank) {
+		CHECK(wait_for(waits_now, 1));
+	} else {
+		joining_job = job;
+		sluice_set_log(note_joined, NULL);
+		hold_the_token_by(job, ask_when_all_have_joined);
+	}
+	CHECK_OK(sluice_barrier(job));
+	CHECK(rank || atomic_load(&joined_line));
+}
+
+TEST(explain__asked_when_the_last_rank_has_joined__says_so)
+{
+	waits_now = shared_memory(sizeof(*waits_now));
+	run_in_job(2, ask_at_the_end_of_a_barrier, NULL);
 }
