@@ -49,6 +49,12 @@ RECIPES = {"dense": "up=all down=all",
 SHARES = {"1%": 0.015, "1%-4bit": 0.005, "0.1%": 0.0015, "0.1%-acc": 0.0015}
 OTHERS = ["openmpi", "gloo", "nccl"]
 SYSTEMS = OTHERS + list(RECIPES)
+# In a picture: what the systems are, and colours with a contrast of 3 or more with white.
+MEANINGS = {"openmpi": "allreduce of Open MPI", "gloo": "allreduce of Gloo", "nccl": "allreduce of NCCL",
+            "dense": "Sluice, all coordinates", "1%": "Sluice, 1 % of the coordinates",
+            "1%-4bit": "Sluice, 1 %, values in 4 bits", "0.1%": "Sluice, 0.1 % of the coordinates",
+            "0.1%-acc": "Sluice, 0.1 %, gradients accumulated"}
+COLOURS = ["505050", "7a5c00", "5040c0", "0060b0", "c04000", "a0307f", "007850", "c00020"]
 # The largest number of bytes of memory per rank and parameter.
 MEMORY = {"dense": 48}
 MEMORY_OF_OTHERS = 16
@@ -356,17 +362,16 @@ def draw(rows, ranks, count, path):
             blocks.append("\n".join(f"{x:g} {y:g}" for x, y in points))
     if not blocks:
         raise Unavailable(f"nothing was measured with {ranks} ranks and {count} parameters")
-    plots = ", ".join(f"$d index {i} with linespoints linewidth 2 pointtype {i + 4} title "
-                      f"'{title + ' allreduce' if title in OTHERS else 'Sluice, ' + title}'"
-                      for i, title in enumerate(titles))
-    script = f"""set terminal svg size 720,480 font 'sans,13' background 'white'
+    plots = ", ".join(f"$d index {i} with linespoints linewidth 2 linecolor rgb '#{COLOURS[SYSTEMS.index(title)]}' "
+                      f"pointtype {SYSTEMS.index(title) + 4} title '{MEANINGS[title]}'" for i, title in enumerate(titles))
+    script = f"""set terminal svg size 840,540 font 'sans,13' background 'white'
 set output '{path}'
 set logscale xy
-set grid
-set key outside right top
-set xlabel 'rate of each link'
-set ylabel 'a step, or an allreduce, in ms'
-set title '{count:.0e} parameters, {ranks} ranks'
+set grid linecolor rgb '#dddddd'
+set key below samplen 2
+set xlabel "rate of each link (logarithmic)\\n " offset 0,0.5
+set ylabel 'ms (logarithmic), lower is better'
+set title 'Time of a training step, or of an allreduce, of {count:,} parameters on {ranks} ranks'
 set xrange [7e7:1.5e11]
 set xtics ('100 Mb/s' 1e8, '1 Gb/s' 1e9, '10 Gb/s' 1e10, 'no limit' {beyond:g})
 $d << E

@@ -46,7 +46,8 @@ plot() {
 }
 
 plot 0 '' --output a.svg --title 'a "title" of 100% {x}_y' one.jsonl 'two.jsonl=top_k {1%} "q" \ ~'
-for text in 'a "title" of 100% {x}_y' one 'top_k {1%} "q" \ ~' 'training loss' 'not in these files' 300; do
+for text in 'a "title" of 100% {x}_y' one 'top_k {1%} "q" \ ~' 'training loss, means over 3 steps' 'lower is better' \
+	'not in these files' 'all workers (logarithmic)' 'the axis begins at 0.'; do
 	sed 's/<[^>]*>//g; s/&quot;/"/g; s/&amp;/\&/g' a.svg | grep -qF -- "$text" || wrong "a.svg does not show: $text"
 done
 plot 0 '' 'odd=name_{"}.jsonl' one.jsonl=
@@ -58,6 +59,7 @@ for text in alone accuracy 'MB pushed and pulled, all workers' one two; do
 done
 ! sed 's/<[^>]*>//g' d.svg | grep -qF 'training loss' || wrong "d.svg shows more than one panel"
 plot 0 '' --output e.svg --panel accuracy-seconds one.jsonl
+! grep -q logarithmic e.svg || wrong "e.svg has a logarithmic axis, although one run does not need it"
 for text in accuracy 'seconds since the start' one; do
 	sed 's/<[^>]*>//g' e.svg | grep -qF -- "$text" || wrong "e.svg does not show: $text"
 done
