@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Checks the bytes in --metrics. After the warm-up, a step pushes at most 1/60 and pulls at most 1/14 of the
 # bytes that a dense job moves. The steps add up exactly to the totals of the last line.
-# limit: 120 s
 . "$TOP/tests/cluster/lib.sh"
 
 job_ok account 4 --model mlp:256,128 --batch 16 --limit 2560 --epochs 3 --recipe "$sparse" --metrics metrics

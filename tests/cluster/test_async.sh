@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Trains asynchronously with a slow rank. The other ranks run ahead of it by the number of updates that the
 # recipe allows, and no further. At anchors, all ranks have the same bits.
-# limit: 180 s
 . "$TOP/tests/cluster/lib.sh"
 
 most() { tail -n 1 "$1" | sed -n 's/.*"staleness_most":\([0-9]*\).*/\1/p'; }

@@ -2,7 +2,6 @@
 # Runs sluice-bench between two nodes of the cluster. Every test prints figures and valid JSON and counts its
 # bytes on the transport that it names. It refuses what it cannot measure with one sentence. The figures
 # themselves are not checked.
-# limit: 120 s
 . "$TOP/tests/cluster/lib.sh"
 program=$BUILD/sluice-bench
 [ -x "$program" ] || skip "sluice-bench was not built"

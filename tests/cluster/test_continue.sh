@@ -3,7 +3,7 @@
 # survivor names the lost rank. The job then continues to its end, and the replicas agree after every step.
 # Rank 0 is among the victims. In two rounds the worker is stopped instead of killed. It wakes up after the
 # others have continued, and ends by itself.
-# limit: 400 s
+# limit: 600 s
 . "$TOP/tests/cluster/lib.sh"
 
 rounds=${CONTINUE_ROUNDS:-$(repeats 20)} slowest=0 workers=4

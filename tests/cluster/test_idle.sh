@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # A waiting rank uses little processor time: while rank 3 sleeps, each other rank uses less than 5 % of a
 # core.
-# limit: 90 s
 . "$TOP/tests/cluster/lib.sh"
 
 ticks_of() { # prints the user and system time of process $1, in ticks

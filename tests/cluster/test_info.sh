@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Runs sluice-info inside a job. It finds PMIx and Slurm and checks the SLUICE_* variables. Its three formats
 # and its status agree with each other.
-# limit: 60 s
 . "$TOP/tests/cluster/lib.sh"
 info=$BUILD/sluice-info
 [ -x "$info" ] || skip "sluice-info was not built"

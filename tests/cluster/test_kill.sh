@@ -2,7 +2,7 @@
 # kill -9 ends any one rank at any moment. All other ranks end at once (within 0.2 s on an idle machine), and
 # each names the lost rank and its node. They do not wait for a missing heartbeat, which would take a minute
 # here.
-# limit: 400 s
+# limit: 600 s
 . "$TOP/tests/cluster/lib.sh"
 export SLUICE_LOST_AFTER=60s
 

@@ -4,7 +4,6 @@
 # Open MPI also uses PMIx, and is in the same job as Sluice under srun and under mpirun. Debian's MPICH has no
 # PMIx, so its ranks form jobs of one under srun --mpi=pmix. If mpiexec starts it, Sluice's bootstrap uses
 # MPI.
-# limit: 150 s
 . "$TOP/tests/cluster/lib.sh"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1
 ldd "$BUILD/.libs/libsluice.so" | grep -qE 'lib(asan|tsan|ubsan)' && skip "this library has a sanitizer, and mpicc does not link it"

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Under srun without PMIx, each rank prints the exact remedy at once (within a second on an idle machine) and
 # does not wait for a timeout, which is 60 s.
-# limit: 150 s
 . "$TOP/tests/cluster/lib.sh"
 
 for type in none pmi2; do

@@ -2,7 +2,6 @@
 # Another local user cannot run commands under a private Slurm, neither with its slurm.conf nor with a copy of
 # it, whether root or an ordinary user started it. Its owner can. A cluster does not start in a folder in
 # which other users could replace it.
-# limit: 120 s
 . "$TOP/tests/cluster/lib.sh"
 devcluster=$(cat "$TOP/tools/devcluster/devcluster") # other users may not read the source tree
 outside=$(mktemp -d /tmp/sluice-other-user.XXXXXX) || fail "no folder in /tmp"

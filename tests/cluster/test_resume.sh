@@ -2,7 +2,6 @@
 # After SIGUSR1 to any one rank, the job finishes the step, writes a checkpoint and ends with status 0. When
 # it is resumed, it ends with the digest of a run that was not interrupted. The same holds for a periodic
 # checkpoint.
-# limit: 180 s
 . "$TOP/tests/cluster/lib.sh"
 
 options="$small --epochs 2 --shards 4"

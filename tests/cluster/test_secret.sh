@@ -4,7 +4,6 @@
 # job runs and after the job, and again after a job that was killed.
 # To know the keys, the test gives the same key to all pairs of ranks. Checkpoints and metrics must have mode
 # 0600.
-# limit: 120 s
 . "$TOP/tests/cluster/lib.sh"
 command -v cc >/dev/null || skip "no C compiler for the key that the test knows"
 ldd "$BUILD/.libs/libsluice.so" | grep -qE 'lib(asan|tsan|ubsan)' && skip "sanitizers must be loaded first"

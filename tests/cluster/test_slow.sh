@@ -3,7 +3,6 @@
 # shard. The job continues and ends well. SIGUSR2 makes a rank print at once what it waits for. With four
 # shards, each rank owns one and knows whose push is missing. With one shard, its owner reports this to the
 # others.
-# limit: 120 s
 . "$TOP/tests/cluster/lib.sh"
 
 export SLUICE_WARN_AFTER=2s SLUICE_LOST_AFTER=5s

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # A rank that SIGSTOP has stopped sends no heartbeat. The others name it as lost within SLUICE_LOST_AFTER
 # (here the default, 5 s) and end. The limit is longer, because the machine may be busy.
-# limit: 60 s
 . "$TOP/tests/cluster/lib.sh"
 
 job_start stop 4 $small --epochs 100000 --recipe "$sparse" --metrics metrics

@@ -2,7 +2,6 @@
 # Runs PyTorch under a real Slurm, without MASTER_ADDR. The examples in python/examples end with the same bits
 # under srun, with the variables of torchrun, and after an interruption. If a rank is killed, the others name
 # it.
-# limit: 180 s
 . "$TOP/tests/cluster/lib.sh"
 export SLUICE_LIBRARY=$BUILD/.libs/libsluice.so PYTHONPATH=$TOP/python OMP_NUM_THREADS=1
 export PYTHONDONTWRITEBYTECODE=1 SLUICE_ADVICE=no

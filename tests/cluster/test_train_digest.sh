@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Synchronous training gives the same bits on all ranks at every step (--digest), in two runs, and with the
 # shards on dedicated servers.
-# limit: 180 s
 . "$TOP/tests/cluster/lib.sh"
 
 for run in a b; do

@@ -3,7 +3,6 @@
 # of all selections, which grows with the number of ranks. With compression, the bytes are the same for any
 # number of ranks. The figures are bytes of the whole delta: the bytes that a rank pulled from the others,
 # scaled by P / (P - 1) for its own shard.
-# limit: 240 s
 . "$TOP/tests/cluster/lib.sh"
 
 steps=20

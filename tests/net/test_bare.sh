@@ -2,7 +2,6 @@
 # Starts nodes without Slurm, as the benchmarks do. A node reaches another by name. The rate of the links can
 # be changed. Nothing is left after the nodes stop, even if a node itself stops them. A node of a cluster with
 # Slurm cannot stop it.
-# limit: 60 s
 . "$TOP/tests/net/lib.sh"
 
 cluster="$TOP/tools/devcluster/devcluster" dir=$SCRATCH/bare

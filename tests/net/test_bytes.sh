@@ -2,7 +2,6 @@
 # The interfaces send the bytes that Sluice counts, plus headers. At most 5 % may be added, besides the
 # headers of frames of 1500 bytes (66 of 1514 bytes) and the start of the job, when Slurm and PMIx
 # communicate.
-# limit: 60 s
 . "$TOP/tests/net/lib.sh"
 
 before=$(sent_bytes)

@@ -2,7 +2,6 @@
 # An intruder speaks libfabric. It has recorded the handshakes of a job on the wire of one node. While the job
 # trains, it repeats all of their messages to each rank, and puts to keys that it guesses. Each put is
 # refused, no rank answers a message, and the digest is that of a job without the intruder.
-# limit: 120 s
 . "$TOP/tests/net/lib.sh"
 [ -x "$BUILD/tests/net/intruder" ] || skip "this build has no libfabric"
 

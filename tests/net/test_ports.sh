@@ -2,7 +2,6 @@
 # Runs a job with SLUICE_PORTS behind a firewall. Each node accepts connections and datagrams only to one port
 # for the job, and to the ports on which Slurm listens. A job that listens on that port trains as if there
 # were no firewall, and no packet is dropped. A job without SLUICE_PORTS cannot connect.
-# limit: 120 s
 . "$TOP/tests/net/lib.sh"
 nft=$(command -v nft) || skip "no nft: install nftables"
 on n1 "$nft" list tables >/dev/null 2>&1 || skip "the kernel has no nftables"

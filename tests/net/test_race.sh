@@ -2,7 +2,6 @@
 # Checks how tools/bench/race.py handles programs that fail. A program that stays on a host and ends, or does
 # not answer, is ended and its reason is reported. It does not prevent the cleaning up. If something failed in
 # a cell, the next call runs that cell again. A cell that the machine cannot run is not tried again.
-# limit: 60 s
 . "$TOP/tests/net/lib.sh"
 
 unset SLURM_CONF

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Processes outside the job try to connect to its ranks (attack.c). None is accepted, and no rank ends. The job's
 # own ranks connect while 201 connections are held half-open.
-# limit: 240 s
 . "$TOP/tests/vm/lib.sh"
 
 attack=$(program tests/vm/attack)

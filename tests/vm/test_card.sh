@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Checks the report that the first users of a card run: sluice-info --card, and put with memory windows and
 # relaxed ordering on and off in one table. soft-RoCE has windows. Its kernel ignores relaxed ordering.
-# limit: 120 s
 . "$TOP/tests/vm/lib.sh"
 
 info=$(program sluice-info) bench=$(program sluice-bench)

@@ -2,7 +2,6 @@
 # The same job ends with the same bits over verbs and over shared memory, including with dense messages and
 # with dedicated servers. All bytes between ranks go over verbs.
 # quick: 1
-# limit: 240 s
 . "$TOP/tests/vm/lib.sh"
 
 compare() { # NAME RANKS OPTION...

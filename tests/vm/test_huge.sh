@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Regions on reserved and on transparent huge pages are registered with the device, and the digest stays the
 # same. Without reserved pages the job ends and says why.
-# limit: 240 s
 . "$TOP/tests/vm/lib.sh"
 pages=/proc/sys/vm/nr_hugepages
 [ -e /sys/kernel/mm/hugepages/hugepages-2048kB ] || skip "this kernel has no huge pages of 2 MiB"

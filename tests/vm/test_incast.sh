@@ -2,7 +2,6 @@
 # Five workers push a dense model to one server at once. Three of them push through a cable of 25 Mb/s, which
 # needs more than ten seconds for their bytes. Heartbeats wait behind these bytes, and a process may be silent
 # for only two seconds. (An emulated machine needs two seconds to let each rank run.) No rank may be lost.
-# limit: 240 s
 . "$TOP/tests/vm/lib.sh"
 trap 'tc qdisc del dev v1 root 2>/dev/null' EXIT
 

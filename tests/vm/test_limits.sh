@@ -3,7 +3,6 @@
 # of these before it registers memory, with a sentence that says what to do. sluice-info --check prints the
 # same.
 # quick: 1
-# limit: 180 s
 . "$TOP/tests/vm/lib.sh"
 
 info=$(program sluice-info)

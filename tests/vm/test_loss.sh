@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # With packet loss of 1 % and 3 % in both directions, the job finishes with the right digest.
-# limit: 240 s
 . "$TOP/tests/vm/lib.sh"
 trap 'tc qdisc del dev v1 root 2>/dev/null; tc qdisc del dev v2 root 2>/dev/null' EXIT
 

@@ -3,7 +3,6 @@
 # sets, and so do those of the connection manager. Nodes whose interfaces have different MTUs use the smaller
 # one.
 # quick: 1
-# limit: 180 s
 . "$TOP/tests/vm/lib.sh"
 
 classes=$(program tests/vm/classes)

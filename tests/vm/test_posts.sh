@@ -3,7 +3,6 @@
 # other large transfer. A preloaded wrapper counts the posts, and the test compares two jobs of different
 # lengths.
 # quick: 1
-# limit: 120 s
 . "$TOP/tests/vm/lib.sh"
 
 preload=$(program tests/vm/count_posts.so)

@@ -2,7 +2,6 @@
 # Illegal accesses (illegal.c) end in a remote access error at the offender. The victim's memory does not
 # change, and the victim and the other worker continue.
 # quick: 1
-# limit: 240 s
 . "$TOP/tests/vm/lib.sh"
 
 export ILLEGAL_DEVICES="rxe1 rxe2" ILLEGAL_WINDOWS

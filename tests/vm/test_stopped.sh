@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # A worker is stopped for 30 s in a job that continues without it. Neither device counts a receiver-not-ready
 # error.
-# limit: 150 s
 . "$TOP/tests/vm/lib.sh"
 stopped=
 trap '[ -z "$stopped" ] || kill -9 "$stopped" 2>/dev/null' EXIT

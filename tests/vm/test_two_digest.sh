@@ -3,7 +3,6 @@
 # between ranks go over verbs.
 # machines: 2
 # quick: 1
-# limit: 240 s
 . "$TOP/tests/vm/lib.sh"
 
 for what in sparse dense; do

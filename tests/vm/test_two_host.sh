@@ -2,7 +2,6 @@
 # A whole machine fails. The ranks on the other machine name one of its ranks as lost within 5 s and end. The
 # limit is half a second longer, because this script may need that to see it.
 # machines: 2
-# limit: 120 s
 . "$TOP/tests/vm/lib.sh"
 
 job_start host 4 "$train" "${small[@]}" --epochs 100000 --shards 4 --recipe "$sparse" --metrics metrics

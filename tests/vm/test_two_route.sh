@@ -3,7 +3,6 @@
 # node has its own network. A trial connection finds the route, and the job over verbs ends with the bits of
 # shared memory.
 # machines: 2
-# limit: 240 s
 . "$TOP/tests/vm/lib.sh"
 
 join() { # OWN OTHER: prints commands for eth0: the address OWN and a route to the network of OTHER

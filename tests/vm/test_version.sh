@@ -2,7 +2,6 @@
 # One rank has a Sluice with another wire version. All ranks stop at once (after 2 to 5 s on an idle machine),
 # name both versions, and do not wait for a timeout, which is 60 s or more.
 # quick: 1
-# limit: 60 s
 . "$TOP/tests/vm/lib.sh"
 
 other=$BUILD/other-version

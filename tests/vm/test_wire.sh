@@ -2,7 +2,6 @@
 # Tests the machine without Sluice: two devices with a link between them. If this fails, the other tests mean
 # nothing.
 # quick: 1
-# limit: 60 s
 . "$TOP/tests/vm/lib.sh"
 
 for i in 1 2; do
