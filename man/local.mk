@@ -6,6 +6,7 @@ dist_man_MANS += \
 	man/sluice_digest.3 \
 	man/sluice_estimate.3 \
 	man/sluice_log_waits.3 \
+	man/sluice_hand_over.3 \
 	man/sluice_histogram.3 \
 	man/sluice_init.3 \
 	man/sluice_idle_step.3 \

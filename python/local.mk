@@ -16,6 +16,7 @@ python_package = \
 	python/sluice/selftest.py
 python_torch = \
 	python/sluice/torch/__init__.py \
+	python/sluice/torch/_change.py \
 	python/sluice/torch/_ddp.py \
 	python/sluice/torch/_flat.py \
 	python/sluice/torch/_fsdp.py \
@@ -54,7 +55,8 @@ wheel_files = \
 	python/wheel/loaders.awk \
 	python/wheel/pack.py
 EXTRA_DIST += $(python_package) $(python_torch) pyproject.toml $(python_examples) $(wheel_files) \
-	python/tests/abi.py python/tests/ranks.py python/tests/run.sh python/tests/test_cuda.py python/tests/test_gpt.py python/tests/test_group.py python/tests/test_local.py python/tests/test_monitor.py \
+	python/tests/abi.py python/tests/ranks.py python/tests/run.sh python/tests/test_change.py \
+	python/tests/test_cuda.py python/tests/test_gpt.py python/tests/test_group.py python/tests/test_local.py python/tests/test_monitor.py \
 	python/tests/test_named.py python/tests/test_sluice.py python/tests/test_torch.py
 
 if WITH_PYTHON

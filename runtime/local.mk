@@ -138,6 +138,7 @@ library_sources += \
 # The calls that join the parts: open and close, what events reach, serving, statistics.
 library_sources += \
 	runtime/calls/events.c runtime/calls/events.h \
+	runtime/calls/hand_over.c \
 	runtime/calls/model_open.c runtime/calls/model_open.h \
 	runtime/calls/plan_text.c \
 	runtime/calls/serve.c \

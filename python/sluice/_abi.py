@@ -267,6 +267,8 @@ PROTOTYPES = {
     "sluice_pull_range": (c_int, [_model, c_uint64, c_uint64]),
     "sluice_point": (c_int, [_model, c_void_p, c_void_p]),
     "sluice_accumulator": (c_int, [_model, POINTER(POINTER(c_float)), POINTER(c_float)]),
+    "sluice_hand_over": (c_int, [_model, _model]),
+    "sluice_residual": (c_int, [_model, c_void_p]),
     "sluice_idle_step": (c_int, [_model, c_void_p, POINTER(c_int)]),
     "sluice_serve": (c_int, [_model]),
     "sluice_raise": (None, [_model, c_uint]),

@@ -201,6 +201,21 @@ class Model:
         check(lib.sluice_accumulator(self._at(), ctypes.byref(address), ctypes.byref(scale)))
         return ctypes.cast(address, ctypes.POINTER(ctypes.c_float * self.count)).contents, scale.value
 
+    def residual(self, residual: Any) -> None:
+        """Copies the values that this worker has not sent yet to residual[count], float32 in host memory.
+
+        They are zeros if the recipe has no residual. Between two steps.
+        """
+        check(lib.sluice_residual(self._at(), vector(residual, "residual", self.count, (F32,), writable=True).address))
+
+    def hand_over(self, to: "Model") -> None:
+        """Moves what this model has not delivered yet to another one, opened for the same parameters with another recipe.
+
+        On all workers after the same step, and before the first push to the other model. Close this one
+        afterwards. See sluice_hand_over(3).
+        """
+        check(lib.sluice_hand_over(self._at(), to._at()))
+
     def push_range(self, grad: Any, begin: int, count: int) -> None:
         """Pushes the gradient of the coordinates begin .. begin+count-1; grad has count elements.
 

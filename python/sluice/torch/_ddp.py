@@ -14,7 +14,9 @@ import torch
 
 from ..errors import InvalidError
 from ..job import Job
+from ..model import Model, totals_of
 from ..recipe import Recipe
+from ._change import Counters, succeed, wanted_recipe
 from ._flat import TYPES, Layout, load_state, saved_state, verify, with_update_none
 from ._group import default_job
 from ._named import Momenta, chosen, optimizers_of
@@ -77,28 +79,74 @@ class Compression:
         if any(p.device != device for p in self.layout.parameters):
             raise InvalidError("sluice.torch.compress: the parameters are on several devices: a model of "
                                "Sluice is on one")
-        self._device = device
-        start = self._vector()
-        self.layout.gather(start)
+        self._device, self._options, self._one_type = device, options, len(types) == 1
+        self._counters = Counters()
         if device.type == "cuda":
             options.setdefault("stream", torch.cuda.current_stream(device).cuda_stream)
-        self.model = self.job.open(start, wanted, tensors=self.layout.tensors(),
-                                   grad_type=TYPES[self._dtype], **options)
-        self.layout.scatter(start)  # those of rank 0
-        self._momenta = Momenta(self.model.recipe, optimizers, adapt, self.job, "sluice.torch.compress", depth=5)
-        plan = wanted.plan_items(self.layout.count, self.job.workers,
-                                 steps_per_epoch=options.get("steps_per_epoch", 0))
-        # Whether buckets are pushed one by one: only if they have one type, and if the recipe does not need
-        # them all, because the library would copy them.
-        self._ranges = len(types) == 1 and plan["ranges"] == "yes"
         # Pieces in GPU memory would be copied through host memory, but one vector is not.
-        self._mean = start if device.type == "cuda" else None
+        self._mean: Optional[torch.Tensor] = None
+        self.model = self._open(wanted)
+        self._momenta = Momenta(self.model.recipe, optimizers, adapt, self.job, "sluice.torch.compress", depth=5)
         self._segments: Dict[Tuple[int, ...], _Segments] = {}
         self._waiting: _Waiting = []
         self.copied_bytes = 0
         self.skipped = False  # see compress()
         self.skipped_steps = 0
         self._watch: Optional[Watch] = None
+        self._begin_watching()
+
+    def _open(self, recipe: Recipe) -> Model:
+        """Opens a model whose parameters are those of rank 0."""
+        start = self._vector()
+        self.layout.gather(start)
+        model = self.job.open(start, recipe, tensors=self.layout.tensors(), grad_type=TYPES[self._dtype], **self._options)
+        self.layout.scatter(start)
+        plan = recipe.plan_items(self.layout.count, self.job.workers,
+                                 steps_per_epoch=self._options.get("steps_per_epoch", 0))
+        # Whether buckets are pushed one by one: only if they have one type, and if the recipe does not need
+        # them all, because the library would copy them.
+        self._ranges = self._one_type and plan["ranges"] == "yes"
+        if self._device.type == "cuda":
+            self._mean = start
+        return model
+
+    def change(self, recipe: Union[str, Recipe], *, clip: Optional[float] = None) -> None:
+        """Continues with another recipe.
+
+            if epoch == epochs - 1:
+                state.change("up=all down=all")
+
+        Collective over the workers, between two steps: call it on every rank after the same optimizer's step. If the
+        ranks give different recipes, it fails on all of them, and the old recipe stays in use.
+
+        Nothing is lost: the residuals of all workers and shards become the residual of the new recipe, which gets
+        memory=residual if it has none. A dense recipe sends all of it with its first gradient. If both recipes have
+        signal=momentum, the momentum of each worker stays; otherwise it ends. The steps of warmup= and of the
+        checkpoints count from here, and the counters of stats() continue.
+
+        recipe, clip: as for compress().
+        """
+        what = "Compression.change"
+        if self._options["uneven"]:
+            raise InvalidError(f"{what}: uneven=True, but all ranks are needed, and one that is in join() cannot take part: "
+                               "leave one of the two out")
+        if self._waiting:
+            raise InvalidError(f"{what}: a backward is under way: call it after the optimizer's step")
+        wanted = wanted_recipe(self.job, recipe, self.layout.count,
+                               self._options.get("steps_per_epoch", 0), clip, what)
+        old, ranges, mean = self.model, self._ranges, self._mean
+        stats = old.stats()
+        try:
+            self.model = succeed(old, lambda: self._open(wanted))
+        except BaseException:
+            self._ranges, self._mean = ranges, mean
+            raise
+        self._counters.add(stats)
+        self._momenta.change(self.model.recipe)
+        self._stop_watching()
+        self._begin_watching()
+
+    def _begin_watching(self) -> None:
         if before_steps is not None and has_signal_momentum(self.model.recipe):
             self._watch = Watch(self.layout.parameters)
             me = weakref.ref(self)
@@ -319,11 +367,12 @@ class Compression:
 
     def stats(self) -> Dict[str, Any]:
         """Model.stats(), copied_bytes, which the hook itself copied between vectors, and skipped_steps."""
-        return dict(self.model.stats(), copied_bytes=self.copied_bytes, skipped_steps=self.skipped_steps)
+        return dict(self._counters.on(self.model.stats()), copied_bytes=self.copied_bytes,
+                    skipped_steps=self.skipped_steps)
 
     def totals(self) -> Dict[str, Any]:
         """The bytes of all workers: see Model.totals(). Collective."""
-        return self.model.totals()
+        return totals_of(self.job, self.stats())
 
     def close(self) -> None:
         """Closes the model, collectively, after the same number of steps on all ranks.

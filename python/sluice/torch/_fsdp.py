@@ -15,6 +15,7 @@ from ..errors import InvalidError
 from ..job import Job
 from ..model import Model, totals_of, with_rank_bytes
 from ..recipe import Recipe
+from ._change import Counters, succeed, wanted_recipe
 from ._flat import TYPES, bytes_of, verify, with_update_none
 from ._group import broadcast, default_job
 from ._named import Momenta, chosen, optimizers_of
@@ -28,6 +29,8 @@ class _Piece:
         self._mean: Optional[torch.Tensor] = None
         self._short = False
         self.model: Optional[Model] = None
+        self._like: Tuple[torch.Tensor, int] = (torch.empty(0), 0)
+        self._counters = Counters()
 
     @property
     def key(self) -> str:
@@ -38,6 +41,7 @@ class _Piece:
         return os.path.join(folder, f"piece{self._owner.color}", f"module{self._index}")
 
     def _open(self, piece: torch.Tensor) -> Model:
+        """Opens the model for pieces like this one."""
         if piece.dtype not in TYPES:
             raise InvalidError(f"the gradients of {self._name or 'the model'} are of {piece.dtype}: Sluice "
                                "takes float32, float16 and bfloat16")
@@ -49,15 +53,36 @@ class _Piece:
         # through host memory.
         self._short = TYPES[piece.dtype] != F32
         self._mean = start if piece.is_cuda and self._short else None
-        if self._owner.restored is not None:
-            model.restore(self.folder(self._owner.restored), start)
-        elif self._owner.loaded is not None:
-            model.state_load(bytes_of(self._owner.loaded[self.key]), start)
+        self._like = piece.new_empty(0), piece.numel()
         return model
+
+    def _load(self, model: Model, piece: torch.Tensor) -> None:
+        """Gives a model the state that restore() or load_state_dict() has chosen."""
+        restored, loaded = self._owner.restored, self._owner.loaded
+        if restored is None and loaded is None:
+            return
+        start = torch.zeros(piece.numel(), dtype=torch.float32, device=piece.device)
+        if restored is not None:
+            model.restore(self.folder(restored), start)
+        elif loaded is not None:
+            model.state_load(bytes_of(loaded[self.key]), start)
+
+    def change(self) -> None:
+        """Replaces the model by one with the owner's new recipe."""
+        if self.model is None:
+            return
+        like, count = self._like
+        stats = self.model.stats()
+        self.model = succeed(self.model, lambda: self._open(like.new_empty(count)))
+        self._counters.add(stats)
+
+    def stats(self) -> Optional[Dict[str, Any]]:
+        return None if self.model is None else self._counters.on(self.model.stats())
 
     def __call__(self, piece: torch.Tensor) -> None:
         if self.model is None:
             self.model = self._open(piece)
+            self._load(self.model, piece)
         self._owner.before(self)
         self.model.push(piece)
         if self._mean is None:
@@ -101,6 +126,16 @@ class Replication:
             part.set_all_reduce_hook(piece)
         self._stepping: Optional[_Piece] = None  # the piece that is the first one in each step
         self._momenta = Momenta(complete, optimizers, adapt, job, "sluice.torch.replicate", depth=5)
+
+    def change(self, recipe: Union[str, Recipe]) -> None:
+        """Continues with another recipe, as Compression.change() does. Collective over all ranks, between two steps."""
+        what = "Replication.change"
+        count = sum(tensor.numel() for _, tensor in self._locals())
+        self.recipe = wanted_recipe(self.job, recipe, count, self.options["steps_per_epoch"], None, what)
+        for piece in self._pieces:
+            piece.change()
+        self._momenta.change(self.recipe.complete(count, self.group.workers,
+                                                  steps_per_epoch=self.options["steps_per_epoch"]))
 
     def before(self, piece: _Piece) -> None:
         """Called before a piece is pushed."""
@@ -171,8 +206,7 @@ class Replication:
         found: Dict[str, Any] = {"steps": 0, "copied_bytes": self.copied_bytes}
         keys = [own + key for own in ("", "own_") for key in ("pushed_bytes", "pulled_bytes", "dense_bytes")]
         found.update(dict.fromkeys(keys, 0))
-        for model in self._models():
-            stats = model.stats()
+        for stats in filter(None, (piece.stats() for piece in self._pieces)):
             found["steps"] = max(found["steps"], stats["steps"])
             for key in keys:
                 found[key] += stats[key]

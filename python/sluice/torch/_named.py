@@ -109,11 +109,19 @@ class Momenta:
 
     def __init__(self, recipe: Recipe, optimizers: List[Any], adapt: bool, job: Job, what: str, depth: int) -> None:
         self._what, self._depth, self._first = what, depth, job.rank == 0
-        self._delay, self._signal = _delay(recipe), recipe.get("signal") or ""
+        self._all = [weakref.ref(one) for one in optimizers]
+        self._use(recipe)
         for one in optimizers if adapt else ():
             self._adapt(one)
-        watches = self._first and (self._delay or "momentum" in self._signal)
-        self._watched = [weakref.ref(one) for one in optimizers if watches]
+        self._check("has", "")
+
+    def _use(self, recipe: Recipe) -> None:
+        self._delay, self._signal = _delay(recipe), recipe.get("signal") or ""
+        self._watched = self._all if self._first and (self._delay or "momentum" in self._signal) else []
+
+    def change(self, recipe: Recipe) -> None:
+        """The next steps have this recipe."""
+        self._use(recipe)
         self._check("has", "")
 
     def _adapt(self, one: Any) -> None:

@@ -14,7 +14,9 @@ import torch
 
 from ..errors import InvalidError
 from ..job import Job
+from ..model import Model, totals_of
 from ..recipe import Recipe
+from ._change import Counters, succeed, wanted_recipe
 from ._ddp import has_signal_momentum, warn_of_clipped_mean
 from ._flat import TYPES, Layout, load_state, saved_state, verify, with_clip, with_update_none
 from ._group import broadcast, default_job
@@ -156,10 +158,10 @@ class Optimizer(torch.optim.Optimizer):
                                  dtype=dtype if inner is None else torch.float32)
         self.layout.gather(self._flat)
         stream = torch.cuda.current_stream(device).cuda_stream if device.type == "cuda" else None
-        self.model = self.job.open(self._flat, recipe, tensors=self.layout.tensors(), shards=shards,
-                                   lr=lr or 0.0, steps_per_epoch=steps_per_epoch,
-                                   memory_bytes=memory_bytes, stream=stream, grad_type=TYPES[dtype],
-                                   uneven=uneven, rules=rules)
+        self._options = {"shards": shards, "lr": lr or 0.0, "steps_per_epoch": steps_per_epoch, "memory_bytes": memory_bytes,
+                         "stream": stream, "grad_type": TYPES[dtype], "uneven": uneven, "rules": rules}
+        self._counters = Counters()
+        self.model = self._open(self._flat, recipe)
         self._lr, self._uneven = lr or None, uneven  # 0 takes the library's default here, and is set before a push
         self._views = [self.layout.view(self._grad, i) for i in range(len(parameters))]
         if inner is None:
@@ -193,6 +195,35 @@ class Optimizer(torch.optim.Optimizer):
             me, self._in_backward = weakref.ref(self), False
             self._hooks = [p.register_hook(lambda _: _backward_of(me())) for p in parameters]
         self.zero_grad()
+
+    def _open(self, start: torch.Tensor, recipe: Any) -> Model:
+        return self.job.open(start, recipe, tensors=self.layout.tensors(), **self._options)
+
+    def change(self, recipe: Union[str, Recipe], *, clip: Optional[float] = None) -> None:
+        """Continues with another recipe, as Compression.change() does. Needs inner=.
+
+        Collective over the workers, between two steps.
+        """
+        what = "sluice.torch.Optimizer.change"
+        if self.inner is None:
+            raise InvalidError(f"{what}: the shards make the step, and their momenta belong to the recipe: make the step "
+                               "with inner=, or let warmup= of the recipe change the density")
+        if self._uneven:
+            raise InvalidError(f"{what}: uneven=True, but all ranks are needed, and one that is in join() cannot take part: "
+                               "leave one of the two out")
+        wanted = wanted_recipe(self.job, recipe, self.layout.count, self._options["steps_per_epoch"],
+                               clip, what)
+        stats = self.model.stats()
+
+        def open_new() -> Model:
+            start = torch.empty(self.layout.count, dtype=torch.float32, device=self._grad.device)
+            self.layout.gather(start)
+            return self._open(start, wanted)
+
+        self.model = succeed(self.model, open_new)
+        self._counters.add(stats)
+        self._momenta.change(self.model.recipe)
+        self._mean = Watch(self.layout.parameters) if has_signal_momentum(self.model.recipe) else None
 
     def _rules(self, recipe: Any, lr: Any, steps_per_epoch: int) -> Optional[List[Tuple[float, float]]]:
         """Returns the rule of each tensor, if a group has its own rate or weight decay."""
@@ -468,11 +499,12 @@ class Optimizer(torch.optim.Optimizer):
 
     def stats(self) -> Dict[str, Any]:
         """Model.stats(), copied_bytes, which the optimizer itself copied between vectors, and skipped_steps."""
-        return dict(self.model.stats(), copied_bytes=self.copied_bytes, skipped_steps=self.skipped_steps)
+        return dict(self._counters.on(self.model.stats()), copied_bytes=self.copied_bytes,
+                    skipped_steps=self.skipped_steps)
 
     def totals(self) -> Dict[str, Any]:
         """The bytes of all workers: see Model.totals(). Collective."""
-        return self.model.totals()
+        return totals_of(self.job, self.stats())
 
     def close(self) -> None:
         """Closes the model, collectively, after the same number of steps on all ranks."""
