@@ -34,14 +34,20 @@ same() {
 	cmp -s "$tmp/a" "$tmp/b" || failed=1
 }
 
-# Checks the generated page if it was built. Otherwise checks its source, without the generated table.
-sluice7=$top_builddir/man/sluice.7
-if [ ! -f "$sluice7" ]; then
-	skipped "$sluice7 was not built; its source is checked instead"
-	sluice7=$tmp/sluice.7
-	sed '/^@ENVIRONMENT@$/d' "$man/sluice.7.in" >"$sluice7"
-fi
-pages="$(echo "$man"/*.1) $(echo "$man"/*.3) $man/sluice_recipe.7 $sluice7"
+# Checks each generated page if it was built. Otherwise checks its source, without the generated lists.
+generated=
+for page in sluice sluice_intro sluice_methods; do
+	built=$top_builddir/man/$page.7
+	if [ ! -f "$built" ]; then
+		skipped "$built was not built; its source is checked instead"
+		built=$tmp/$page.7
+		sed '/^@[A-Z]*@$/d' "$man/$page.7.in" >"$built"
+	fi
+	generated="$generated $built"
+done
+sluice7=${generated# }
+sluice7=${sluice7%% *}
+pages="$(echo "$man"/*.1) $(echo "$man"/*.3) $man/sluice_recipe.7$generated"
 
 # Both formatters are used, because a macro that one of them accepts can be an error for the other.
 lint() {
@@ -286,6 +292,17 @@ recipe_keys() {
 	same "runtime/recipe/recipe_words.c" "$tmp/keys" "GRAMMAR of sluice_recipe(7)" "$tmp/explained"
 }
 
+# Every named method must be in its page.
+methods() {
+	if [ ! -x "$top_builddir/sluice-train" ] || [ ! -f "$top_builddir/man/sluice_methods.7" ]; then
+		skipped "methods: sluice-train or sluice_methods(7) was not built"
+		return
+	fi
+	"$top_builddir/sluice-train" --methods | grep '^[a-z]' >"$tmp/methods"
+	sed -n '/^\.Sh METHODS/,/^\.Sh NAMES/s/^\.It Cm //p' "$top_builddir/man/sluice_methods.7" >"$tmp/shown"
+	same "sluice-train --methods" "$tmp/methods" "sluice_methods(7)" "$tmp/shown"
+}
+
 lint
 tables
 order_of_sections
@@ -297,6 +314,7 @@ codes_and_fields
 examples
 options
 environment
+methods
 recipe_keys
 [ $failed = 0 ] && echo "man pages agree with headers, map, programs and variables"
 exit $failed

@@ -29,9 +29,9 @@ dist_man_MANS += \
 if BUILD_TRAIN
 dist_man_MANS += man/sluice-train.1
 endif
-nodist_man_MANS += man/sluice.7
-CLEANFILES += man/sluice.7 man/sluice.7.tmp man/environment.tmp
-EXTRA_DIST += man/sluice.7.in man/aliases man/check.sh
+nodist_man_MANS += man/sluice.7 man/sluice_intro.7 man/sluice_methods.7
+CLEANFILES += man/sluice.7 man/sluice_intro.7 man/sluice_methods.7 man/*.tmp
+EXTRA_DIST += man/sluice.7.in man/sluice_intro.7.in man/sluice_methods.7.in man/aliases man/check.sh man/markdown.awk
 
 # Its list of environment variables comes from the table of base/env.c.
 man/sluice.7: $(srcdir)/man/sluice.7.in base/envdoc$(EXEEXT)
@@ -41,6 +41,24 @@ man/sluice.7: $(srcdir)/man/sluice.7.in base/envdoc$(EXEEXT)
 		$(srcdir)/man/sluice.7.in > $@.tmp
 	$(AM_V_at)mv $@.tmp $@
 	$(AM_V_at)rm -f man/environment.tmp
+
+# This page is doc/intro.md.
+man/sluice_intro.7: $(srcdir)/man/sluice_intro.7.in $(srcdir)/man/markdown.awk $(srcdir)/doc/intro.md
+	$(AM_V_at)$(MKDIR_P) man
+	$(AM_V_at)$(AWK) -f $(srcdir)/man/markdown.awk $(srcdir)/doc/intro.md > man/intro.tmp
+	$(AM_V_GEN)sed -e '/^@PAGE@$$/{' -e 'r man/intro.tmp' -e 'd' -e '}' $(srcdir)/man/sluice_intro.7.in > $@.tmp
+	$(AM_V_at)mv $@.tmp $@
+	$(AM_V_at)rm -f man/intro.tmp
+
+# The lists of this page come from the tables of runtime/recipe/methods.c.
+man/sluice_methods.7: $(srcdir)/man/sluice_methods.7.in runtime/recipe/methodsdoc$(EXEEXT)
+	$(AM_V_at)$(MKDIR_P) man
+	$(AM_V_at)./runtime/recipe/methodsdoc$(EXEEXT) > man/methods.tmp
+	$(AM_V_at)./runtime/recipe/methodsdoc$(EXEEXT) foreign > man/foreign.tmp
+	$(AM_V_GEN)sed -e '/^@METHODS@$$/{' -e 'r man/methods.tmp' -e 'd' -e '}' \
+		-e '/^@FOREIGN@$$/{' -e 'r man/foreign.tmp' -e 'd' -e '}' $(srcdir)/man/sluice_methods.7.in > $@.tmp
+	$(AM_V_at)mv $@.tmp $@
+	$(AM_V_at)rm -f man/methods.tmp man/foreign.tmp
 
 # Each name that shares a page gets a link to it; "make install" and "uninstall" call these.
 install-man-aliases:
@@ -59,6 +77,6 @@ uninstall-man-aliases:
 # In the release commit, by the maintainer: one date for all pages.
 man-date:
 	sed -i "s/^\.Dd .*/.Dd $$(LC_ALL=C date '+%B %-d, %Y')/" \
-		$(srcdir)/man/*.[137] $(srcdir)/man/sluice.7.in
+		$(srcdir)/man/*.[137] $(srcdir)/man/*.7.in
 
 TESTS += man/check.sh

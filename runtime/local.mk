@@ -145,3 +145,8 @@ library_sources += \
 	runtime/calls/set.c \
 	runtime/calls/spread.c runtime/calls/spread.h \
 	runtime/calls/stats.c
+
+# Prints the lists of sluice_methods(7); see man/local.mk.
+noinst_PROGRAMS += runtime/recipe/methodsdoc
+runtime_recipe_methodsdoc_SOURCES = runtime/recipe/methodsdoc.c
+runtime_recipe_methodsdoc_LDADD = libinternal.la

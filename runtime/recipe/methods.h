@@ -7,6 +7,7 @@
 
 struct method {
 	const char *name, *paper, *recipe, *cost;
+	const char *use; /* the cases for which the method is made, after "for " */
 };
 extern const struct method methods[];
 extern const size_t n_methods;

@@ -9,6 +9,7 @@ EXTRA_DIST += tests/other_version tests/cluster/run tests/cluster/lib.sh \
 	tests/cluster/test_bench.sh \
 	tests/cluster/test_idle.sh \
 	tests/cluster/test_info.sh \
+	tests/cluster/test_intro.sh \
 	tests/cluster/test_kill.sh \
 	tests/cluster/test_kill_early.sh \
 	tests/cluster/test_methods.sh \

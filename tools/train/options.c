@@ -124,7 +124,7 @@ void options_print_help(void)
 	      "                      \"" SPARSE_RECIPE "\"\n"
 	      "  --dense             the same as --recipe \"" DENSE_RECIPE "\"\n"
 	      "  --method NAME       a published method: its recipe with its usual values\n"
-	      "  --methods           list the methods with paper, recipe and cost, and exit\n"
+	      "  --methods           list the methods with use, paper, recipe and cost, and exit\n"
 	      "  --plan TEXT         print what this recipe will do to the model, and exit without "
 	      "training\n"
 	      "  --accumulate        add gradients to the residual where they are computed "
@@ -179,8 +179,9 @@ void options_print_help(void)
 void options_print_methods(void)
 {
 	for (size_t i = 0; i < n_methods; i++)
-		printf("%s\n  paper   %s\n  recipe  %s\n  cost    %s\n", methods[i].name,
-		       methods[i].paper, methods[i].recipe, methods[i].cost);
+		printf("%s\n  for     %s\n  paper   %s\n  recipe  %s\n  cost    %s\n",
+		       methods[i].name, methods[i].use, methods[i].paper, methods[i].recipe,
+		       methods[i].cost);
 }
 
 static int parse_count(const char *option, const char *text, uint64_t low, uint64_t high,
