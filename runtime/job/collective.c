@@ -93,10 +93,13 @@ static int forward_messages(struct round *r)
 
 static int call_differs(const struct round *r, int peer, const struct collective_message *message)
 {
+	const int ends = message->op == COLLECTIVE_CLOSE || message->op == COLLECTIVE_FINALIZE;
+
 	return job_fail(r->job, SLUICE_EINVAL, peer,
-			"collectives differ: %s is in %s (%u bytes), this rank in %s (%zu bytes)",
+			"collectives differ: %s is in %s (%u bytes), this rank in %s (%zu bytes)%s",
 			rank_text(r->job, peer), collective_name(message->op), message->bytes,
-			collective_name(r->op), r->bytes);
+			collective_name(r->op), r->bytes,
+			ends ? "; that rank has ended early, and its output says why" : "");
 }
 
 /* If a rank is in another call, fails at once with a message that names the rank. If workers may be

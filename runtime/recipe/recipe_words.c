@@ -229,7 +229,11 @@ int find_item(const struct word *w, const struct item *item)
 		if (strcmp(item->name, axis->words[i]) == 0)
 			return (int)i;
 	if (!*item->name)
-		return fail(SLUICE_EINVAL, "recipe: a value is missing in \"%s\": %s= %s", w->quote,
+		return fail(SLUICE_EINVAL, "recipe: a value is missing in \"%s\": %s%s= %s",
+			    w->quote,
+			    w->quote[strlen(w->quote) - 1] == ',' ?
+				    "leave out the last comma, because spaces separate words; " :
+				    "",
 			    axis->key, axis->takes);
 
 	const char *number, *bare = word_without_parentheses(axis, item->name, &number);

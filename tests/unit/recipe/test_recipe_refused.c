@@ -271,7 +271,8 @@ TEST(recipe_parse__misplaced_pieces_are_refused)
 		       "up= is given twice, as \"up=all\" and as \"up=topk(0.1)\"");
 	expect_refused("up=", "\"up=\" has no value|up= takes");
 	expect_refused("dense=", "\"dense=\" has no value");
-	expect_refused("up=all,", "a value is missing in \"up=all,\"");
+	expect_refused("up=all,",
+		       "a value is missing in \"up=all,\": leave out the last comma|up= takes");
 	expect_refused("up=,f16", "a value is missing");
 	expect_refused("up=f16", "does not say which coordinates are sent|up=all,f16");
 	expect_refused("up=all,topk(0.1)", "\"topk\" is a second selection");
