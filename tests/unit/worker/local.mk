@@ -16,6 +16,7 @@ check_PROGRAMS += \
 	tests/unit/test_gpu_segments \
 	tests/unit/test_gpu_step \
 	tests/unit/test_grad_type \
+	tests/unit/test_hand_over \
 	tests/unit/test_home \
 	tests/unit/test_lazy \
 	tests/unit/test_overflow \
@@ -48,6 +49,7 @@ tests_unit_test_gpu_segments_SOURCES = tests/unit/worker/test_gpu_segments.c tes
 	tests/unit/narrow.h $(gpu_rank)
 tests_unit_test_gpu_step_SOURCES = tests/unit/worker/test_gpu_step.c tests/unit/narrow.h $(gpu_step)
 tests_unit_test_grad_type_SOURCES = tests/unit/worker/test_grad_type.c tests/unit/narrow.h $(same_bits)
+tests_unit_test_hand_over_SOURCES = tests/unit/worker/test_hand_over.c $(ranks)
 tests_unit_test_home_SOURCES = tests/unit/worker/test_home.c
 tests_unit_test_home_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=collective_run -Wl,--wrap=collective_agree \
 	-Wl,--wrap=progress_take -Wl,--wrap=progress_release -Wl,--wrap=progress_until
