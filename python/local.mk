@@ -57,7 +57,7 @@ wheel_files = \
 EXTRA_DIST += $(python_package) $(python_torch) pyproject.toml $(python_examples) $(wheel_files) \
 	python/tests/abi.py python/tests/ranks.py python/tests/run.sh python/tests/test_change.py \
 	python/tests/test_cuda.py python/tests/test_gpt.py python/tests/test_group.py python/tests/test_local.py python/tests/test_monitor.py \
-	python/tests/test_named.py python/tests/test_sluice.py python/tests/test_torch.py
+	python/tests/test_named.py python/tests/test_sluice.py python/tests/test_table.py python/tests/test_torch.py
 
 if WITH_PYTHON
 sluicepythondir = $(pythondir)/sluice

@@ -214,6 +214,9 @@ class Job:
         if kind is None:
             self.close()
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError("a sluice.Job cannot be pickled or copied, because it has connections: each process makes another one")
+
     def __repr__(self) -> str:
         if self.closed:
             return "<sluice.Job, closed>"

@@ -480,6 +480,9 @@ class Model:
         if kind is None:
             self.close()
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError("a sluice.Model cannot be pickled or copied, because it has connections: save what state_part() returns")
+
     def __repr__(self) -> str:
         if self.closed:
             return "<sluice.Model, closed>"

@@ -12,12 +12,12 @@ from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
 import torch
 
-from ..errors import InvalidError
+from ..errors import InvalidError, NumericError
 from ..job import Job
 from ..model import Model, totals_of
 from ..recipe import Recipe
 from ._change import Counters, succeed, wanted_recipe
-from ._flat import TYPES, Layout, load_state, saved_state, verify, with_update_none
+from ._flat import TYPES, Layout, NotPickled, load_state, saved_state, verify, with_update_none
 from ._group import default_job
 from ._named import Momenta, chosen, optimizers_of
 from ._watch import Watch, after_backward, before_steps
@@ -53,7 +53,7 @@ class _Slot:
         return _Slot, ()
 
 
-class Compression:
+class Compression(NotPickled):
     """The result of sluice.torch.compress(): the model of the job, and the state of the hook."""
 
     def __init__(self, ddp: Any, recipe: Union[str, Recipe, None], job: Optional[Job], scaler: Any,
@@ -215,8 +215,13 @@ class Compression:
         return found
 
     def _push(self, buffer: torch.Tensor, segments: _Segments) -> None:
-        for offset, begin, count in segments:
-            self.model.push_range(buffer[offset:offset + count], begin, count)
+        try:
+            for offset, begin, count in segments:
+                self.model.push_range(buffer[offset:offset + count], begin, count)
+        except NumericError as error:
+            if self._scaler is not None:
+                raise
+            raise NumericError(f"{error}. With a GradScaler, give it to compress() as scaler=") from error
 
     def _pieces(self, waiting: _Waiting) -> List[torch.Tensor]:
         """Returns the buckets, cut and ordered like the flat vector."""

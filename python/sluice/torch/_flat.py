@@ -6,7 +6,7 @@ from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 import torch
 
-from .._library import lib
+from .._library import check, lib
 from .._vector import BF16, F16, F32
 from ..errors import Error, InvalidError
 from ..job import Job
@@ -127,6 +127,31 @@ def verify(job: Job, named: Iterable[Tuple[str, torch.Tensor]]) -> int:
                 f"{', '.join(others)} of {len(rows)} have other bytes than rank 0. A parameter may only "
                 "be changed in the same way on all ranks")
     return lib.sluice_digest(mine, ctypes.sizeof(mine))
+
+
+def average(job: Job, tensors: List[torch.Tensor]) -> None:
+    """Each tensor becomes its mean over the workers on which it is finite. Collective."""
+    sums = torch.cat([t.detach().reshape(-1).to("cpu", torch.float64) for t in tensors]
+                     + [torch.ones(len(tensors), dtype=torch.float64, device="cpu")])
+    places, at = [], 0
+    for i, t in enumerate(tensors):
+        places.append(sums[at:at + t.numel()])
+        at += t.numel()
+        if not bool(places[-1].isfinite().all()):
+            places[-1].zero_()
+            sums[i - len(tensors)] = 0
+    check(lib.sluice_sum(job._at(), ctypes.cast(sums.data_ptr(), ctypes.POINTER(ctypes.c_double)), sums.numel()))
+    for t, part, ranks in zip(tensors, places, sums[-len(tensors):].tolist()):
+        if ranks:
+            t.detach().copy_((part / ranks).view(t.shape))
+
+
+class NotPickled:
+    """The base of what has a model of the job, which cannot be pickled or copied."""
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError(f"{type(self).__name__} cannot be pickled or copied, because it has connections: save what state_dict() "
+                        "returns, on every rank")
 
 
 def saved_state(job: Job, model: Model, together: bool = False) -> Dict[str, torch.Tensor]:

@@ -13,13 +13,12 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tupl
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from .._library import check, lib
 from .._vector import Pieces
 from ..errors import InvalidError
 from ..job import Job
 from ..recipe import Recipe
-from ._flat import Layout, load_state, saved_state, verify
-from ._group import _doubles, broadcast, default_job
+from ._flat import Layout, NotPickled, average, load_state, saved_state, verify
+from ._group import broadcast, default_job
 from ._optimizer import Optimizer
 
 _NAME = "sluice.torch.LocalSteps"
@@ -42,7 +41,7 @@ def _run(p: torch.Tensor) -> torch.Tensor:
     return p.view(-1) if p.is_contiguous() else p.as_strided((p.numel(),), (1,))
 
 
-class LocalSteps:
+class LocalSteps(NotPickled):
     """Trains with local steps: each rank uses its own optimizer, and the ranks exchange their drifts now and then.
 
         local = sluice.torch.LocalSteps(model, torch.optim.AdamW(model.parameters()), "diloco when=every(30)")
@@ -216,9 +215,9 @@ class LocalSteps:
         if since_first < 0 or since_first % self.distance:
             return False
         if self._averaged:
-            self._average()
+            average(self.job, self._averaged)
         if self._skips:
-            self._recover()  # its warning may be an error, and the other ranks take part in _average()
+            self._recover()  # its warning may be an error, and the other ranks take part in average()
         return True
 
     def _recover(self) -> None:
@@ -236,22 +235,6 @@ class LocalSteps:
                       "out its drift and continues from the common parameters"
                       + (f", with an empty state of {' and '.join(cleared)}" if cleared else "")
                       + ". Lower the learning rate or clip the gradients", stacklevel=4)
-
-    def _average(self) -> None:
-        """Each buffer becomes its mean over the ranks on which it is finite."""
-        sums = torch.cat([b.detach().reshape(-1).to("cpu", torch.float64) for b in self._averaged]
-                         + [torch.ones(len(self._averaged), dtype=torch.float64, device="cpu")])
-        places, at = [], 0
-        for i, b in enumerate(self._averaged):
-            places.append(sums[at:at + b.numel()])
-            at += b.numel()
-            if not bool(places[-1].isfinite().all()):
-                places[-1].zero_()
-                sums[i - len(self._averaged)] = 0
-        check(lib.sluice_sum(self.job._at(), _doubles(sums), sums.numel()))
-        for b, part, ranks in zip(self._averaged, places, sums[-len(self._averaged):].tolist()):
-            if ranks:
-                b.detach().copy_((part / ranks).view(b.shape))
 
     # ---- the common parameters ----------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from ..model import Model, totals_of
 from ..recipe import Recipe
 from ._change import Counters, succeed, wanted_recipe
 from ._ddp import has_signal_momentum, warn_of_clipped_mean
-from ._flat import TYPES, Layout, load_state, saved_state, verify, with_clip, with_update_none
+from ._flat import TYPES, Layout, NotPickled, average, load_state, saved_state, verify, with_clip, with_update_none
 from ._group import broadcast, default_job
 from ._named import Momenta, chosen, optimizers_of
 from ._watch import Watch, after_backward
@@ -69,14 +69,14 @@ def _backward_of(optimizer: Optional["Optimizer"]) -> None:
         optimizer._note_backward()
 
 
-class Optimizer(torch.optim.Optimizer):
+class Optimizer(NotPickled, torch.optim.Optimizer):
     """Exchanges gradients through Sluice and makes the step.
 
         optimizer = sluice.torch.Optimizer(model, "up=topk(0.01) down=topk(0.05)", lr=0.05)
         optimizer = sluice.torch.Optimizer(model, "up=topk(0.01) down=topk(0.05)",
                                            inner=torch.optim.AdamW(model.parameters()))
 
-    Collective over the workers. Every rank gets the parameters of rank 0.
+    Collective over the workers. Every rank gets the parameters of rank 0, and of a module also the buffers.
 
     params: a module, its named_parameters(), whose names then appear in messages, or its parameters(). Frozen
         parameters must stay frozen: a step refuses parameters that were unfrozen later.
@@ -125,6 +125,9 @@ class Optimizer(torch.optim.Optimizer):
         if inner is not None and any(own for _, own in groups):
             raise InvalidError("sluice.torch.Optimizer: with inner= its groups have lr and weight_decay: give here "
                                "all parameters without groups")
+        # Without DistributedDataParallel, each rank updates the statistics of norm layers with its own rows.
+        self._buffers = [(name, b) for name, b in params.named_buffers() if b.numel()
+                         ] if isinstance(params, torch.nn.Module) else []
         self._given = [pair for pairs, _ in groups for pair in pairs]
         self._given_ids = {id(p) for _, p in self._given}
         self.layout = Layout((name, p) for name, p in self._given if p.requires_grad)
@@ -186,6 +189,8 @@ class Optimizer(torch.optim.Optimizer):
         for _, p in self._everything():
             if not p.requires_grad:
                 broadcast(self.job, p, 0)
+        for _, b in self._buffers:
+            broadcast(self.job, b, 0)
         self.copied_bytes = 0
         self.skipped_steps = 0
         self._exchanged = False  # by synchronize(), since the last backward
@@ -494,8 +499,30 @@ class Optimizer(torch.optim.Optimizer):
         return steps
 
     def verify(self) -> int:
-        """Compares the parameters over the workers; returns their digest, else names one that differs."""
-        return verify(self.job, self._everything())
+        """Compares the parameters over the workers; returns their digest, else names one that differs.
+
+        Buffers of a module, such as the running statistics of BatchNorm, may differ, because each rank updates them
+        with its own rows. There is then one warning; see average_buffers().
+        """
+        found = verify(self.job, self._everything())
+        if self._buffers:
+            try:
+                verify(self.job, self._buffers)
+            except InvalidError as error:
+                warnings.warn(f"the parameters are equal, but the buffer {str(error).partition('. ')[0]}: each rank has updated "
+                              "it with its own rows. Call average_buffers() on all ranks before you evaluate or save",
+                              stacklevel=2)
+        return found
+
+    def average_buffers(self) -> None:
+        """Each floating-point buffer of the module becomes its mean over the workers, and the others become those of
+        rank 0. Collective. Call it before evaluating or saving a model with BatchNorm."""
+        means = [b for _, b in self._buffers if b.is_floating_point()]
+        if means:
+            average(self.job, means)
+        for _, b in self._buffers:
+            if not b.is_floating_point():
+                broadcast(self.job, b, 0)
 
     def stats(self) -> Dict[str, Any]:
         """Model.stats(), copied_bytes, which the optimizer itself copied between vectors, and skipped_steps."""

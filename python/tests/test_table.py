@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What users do with a training script: it works, or an error says what to write. torch.sh runs it.
+
+Cases of other files are not repeated: launchers, clipping, states of one rank, sparse layers, loss scales, uneven rows
+(test_torch.py), other collectives (test_group.py), momenta (test_named.py) and changed recipes (test_change.py).
+"""
+import copy
+import io
+import logging
+import os
+import pickle
+import unittest
+import warnings
+
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+import ranks
+import sluice
+import sluice.torch
+from ranks import refused
+
+RANKS = 2
+DENSE, SPARSE = "up=all down=all", "up=topk(0.2) down=topk(0.4)"
+
+
+def network(seed=0):
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3))
+
+
+def step_of(model, optimizer, job, step):
+    generator = torch.Generator().manual_seed(10 * step + job.rank)
+    optimizer.zero_grad()
+    model(torch.randn(5, 6, generator=generator) + job.rank).pow(2).mean().backward()
+    optimizer.step()
+
+
+def sgd(model, **options):
+    return torch.optim.SGD(model.parameters(), lr=0.1, **options)
+
+
+def copies(job):
+    """Whatever torch copies and pickles of DDP works with a compressed model; what has connections refuses."""
+    ddp = DistributedDataParallel(network())
+    state = sluice.torch.compress(ddp, SPARSE, job=job)
+    optimizer = sgd(ddp)
+    mean = torch.optim.swa_utils.AveragedModel(ddp)
+    for step in range(2):
+        step_of(ddp, optimizer, job, step)
+        mean.update_parameters(ddp)
+    assert int(mean.n_averaged) == 2
+    for name, p in copy.deepcopy(ddp).module.named_parameters():
+        assert torch.equal(p, dict(ddp.module.named_parameters())[name]), name
+    pickle.loads(pickle.dumps(ddp))
+    torch.save({"ddp": ddp, "state": state.state_dict(), "optimizer": optimizer.state_dict()}, io.BytesIO())
+    other = network()
+    exchanging = sluice.torch.Optimizer(other, SPARSE, inner=sgd(other), job=job)
+    third = network()
+    local = sluice.torch.LocalSteps(third, sgd(third), "local4 when=every(2)", job=job, buffers="own")
+    for thing in (state, exchanging, local):
+        for how in (copy.deepcopy, pickle.dumps):
+            refused(lambda: how(thing), f"{type(thing).__name__} cannot be pickled or copied", TypeError)
+    refused(lambda: copy.copy(job), "a sluice.Job cannot be pickled", TypeError)
+    refused(lambda: copy.copy(state.model), "a sluice.Model cannot be pickled", TypeError)
+    local.model.close()
+    exchanging.close()
+    state.close()
+
+
+def many_models(job):
+    """More models than one might think of, for example the networks of a multi-task training."""
+    wrapped = [DistributedDataParallel(nn.Linear(3, 2)) for _ in range(20)]
+    states = [sluice.torch.compress(ddp, DENSE, job=job) for ddp in wrapped]
+    for ddp in wrapped:
+        ddp(torch.full((2, 3), 1.0 + job.rank)).sum().backward()
+        assert torch.equal(ddp.module.weight.grad, torch.full((2, 3), 3.0))
+    for state in states:
+        assert state.stats()["memory_bytes"] < 200000, "a small model needs much memory"
+        state.close()
+
+
+def statistics_of_norm_layers(job):
+    """Without DDP, each rank has its own running statistics: they begin equal, verify() warns, and the mean is equal."""
+    model = network(job.rank)
+    model[1].running_mean.fill_(float(job.rank))
+    optimizer = sluice.torch.Optimizer(model, DENSE, inner=sgd(model), job=job)
+    assert not model[1].running_mean.any(), "the buffers of rank 0 were not sent"
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        optimizer.verify()
+        assert not caught
+        step_of(model, optimizer, job, 0)
+        own = model[1].running_mean.clone()
+        optimizer.verify()
+    assert len(caught) == 1 and "buffer 1.running_mean differs" in str(caught[0].message), caught
+    wanted = [torch.empty(8) for _ in range(RANKS)]
+    torch.distributed.all_gather(wanted, own)
+    optimizer.average_buffers()
+    assert torch.allclose(model[1].running_mean, sum(wanted) / RANKS) and int(model[1].num_batches_tracked) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        optimizer.verify()
+    optimizer.close()
+
+
+def one_rank_alone(job):
+    """Only rank 0 loads a checkpoint: verify() names a parameter."""
+    ddp = DistributedDataParallel(network())
+    state = sluice.torch.compress(ddp, DENSE, job=job)
+    if job.rank == 0:
+        ddp.module.load_state_dict(network(5).state_dict())
+    refused(state.verify, "0.weight differs between the workers")
+    state.close()
+
+
+def schedules(job):
+    """A schedule that moves momenta needs a momentum of the optimizer; without it, rates may begin at 0."""
+    model = network()
+    optimizer = sluice.torch.Optimizer(model, DENSE, lr=0.1, job=job)
+    refused(lambda: torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=4), "cycle_momentum", ValueError)
+    scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=4, cycle_momentum=False)
+    for step in range(3):
+        step_of(model, optimizer, job, step)
+        scheduler.step()
+    optimizer.close()
+    refused(lambda: sluice.torch.Optimizer(model, DENSE, job=job, inner=torch.optim.LBFGS(model.parameters())),
+            "take an optimizer whose step() needs no closure")
+
+
+def texts(job):
+    """The remedy is in the sentence."""
+    for text, why in (("up=topk(0.01), down=all", "leave out the last comma"), ("topk(0.01)", "did you mean up=topk(0.01)"),
+                      ("up=topk 0.01", "write up=topk(0.01)"), ("fp16", "up=all,f16"), ("dgc", "sgdm"),
+                      ("int8", "uniform(8)"), ("powersgd", "does not factorize matrices")):
+        refused(sluice.Recipe(text).complete, why)
+
+
+def unfrozen(job):
+    """A parameter that is unfrozen in the middle is named."""
+    model = network()
+    model[0].weight.requires_grad_(False)
+    ddp = DistributedDataParallel(model)
+    state = sluice.torch.compress(ddp, DENSE, job=job)
+    optimizer = sgd(ddp)
+    step_of(ddp, optimizer, job, 0)
+    model[0].weight.requires_grad_(True)
+    refused(lambda: step_of(ddp, optimizer, job, 1), "0.weight was not known", (sluice.InvalidError, RuntimeError))
+    state.close()
+
+
+class Lines(logging.Handler):
+    def __init__(self):
+        super().__init__()
+        self.lines = []
+
+    def emit(self, record):
+        self.lines.append(record.getMessage())
+
+
+def no_recipe(job):
+    """Without a recipe everything is sent, and rank 0 says so."""
+    lines = Lines()
+    logging.getLogger("sluice").addHandler(lines)
+    del os.environ["SLUICE_ADVICE"]
+    state = sluice.torch.compress(DistributedDataParallel(network()), job=job)
+    os.environ["SLUICE_ADVICE"] = "no"
+    assert sum("no recipe was given" in line for line in lines.lines) == (job.rank == 0), lines.lines
+    state.close()
+
+
+def rank_works(job, _):
+    sluice.torch.process_group(job)
+    for check in (copies, many_models, statistics_of_norm_layers, one_rank_alone, schedules, texts, unfrozen, no_recipe):
+        print(check.__name__, flush=True)
+        check(job)
+    job.close()
+
+
+def rank_spoils(job, _):
+    """Without scaler=, an overflow is an error that also names this remedy."""
+    sluice.torch.process_group(job)
+    ddp = DistributedDataParallel(network())
+    sluice.torch.compress(ddp, DENSE, job=job)
+    loss = ddp(torch.ones(4, 6)).sum()
+    (loss * float("inf") if job.rank else loss).backward()
+
+
+def rank_ends(job, _):
+    """One rank ends in the middle, while the other one sends buffers."""
+    sluice.torch.process_group(job)
+    ddp = DistributedDataParallel(network())
+    sluice.torch.compress(ddp, DENSE, job=job)
+    optimizer = sgd(ddp)
+    for step in range(4):
+        if job.rank and step == 2:
+            raise KeyError("a mistake of the program")
+        step_of(ddp, optimizer, job, step)
+
+
+def rank_differs(job, _):
+    sluice.torch.process_group(job)
+    sluice.torch.compress(DistributedDataParallel(network()), (DENSE, SPARSE)[job.rank], job=job)
+
+
+class Test(unittest.TestCase):
+    def failed(self, function):
+        found = ranks.run(RANKS, function)
+        for status, said in found:
+            self.assertEqual(status, 1, said)
+        return [said for _, said in found]
+
+    def test_works(self):
+        ranks.run(RANKS, "rank_works").all_well()
+
+    def test_spoils(self):
+        said = self.failed("rank_spoils")
+        self.assertIn("With a GradScaler, give it to compress() as scaler=", said[1])
+        self.assertIn("the gradient of rank 1 (node n1) at step 1 is", said[0])
+
+    def test_ends(self):
+        said = self.failed("rank_ends")
+        self.assertIn("KeyError: 'a mistake of the program'", said[1])
+        self.assertIn("rank 1 (node n1)", said[0])
+        self.assertRegex(said[0], "closed model 0 after 2 steps|that rank has ended early")
+
+    def test_different_recipes(self):
+        for said in self.failed("rank_differs"):
+            self.assertIn("opened different models", said)
+            self.assertNotIn("collectives differ", said)
+
+
+if __name__ == "__main__":
+    assert os.environ.get("SLUICE_LIBRARY"), "run torch.sh, which sets the library"
+    unittest.main(verbosity=2)
