@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 
-LIMIT_S = 120
+LIMIT_S = 300
 
 
 class Results(list):

@@ -1219,36 +1219,79 @@ def rank_fsdp(job, folder):
     torch.distributed.destroy_process_group()
 
 
-def rank_fsdp_deep(job, folder):
-    """Opens one model per module, all at once. They are more than a notify could once number."""
+def fsdp_mesh(job, folder):
     from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.fsdp import fully_shard
 
     torch.distributed.init_process_group("gloo", rank=job.rank, world_size=FSDP_RANKS,
                                          store=torch.distributed.FileStore(folder + "/store", FSDP_RANKS))
-    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "shard"))
+    return init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "shard"))
 
-    def deep():
-        torch.manual_seed(3)
-        return torch.nn.Sequential(*(torch.nn.Linear(4, 4) for _ in range(20)))
 
-    def batch(rank):
-        return torch.full((2, 4), 1.0 + rank)
+def fsdp_blocks(mesh, blocks, policy=None):
+    from torch.distributed.fsdp import fully_shard
 
-    model, alone = deep(), deep()
-    for layer in (*model, model):
-        fully_shard(layer, mesh=mesh["shard"])
-    state = sluice.torch.replicate(model, mesh["shard"], DENSE, job=job)
-    optimizer, reference = sgd(model), sgd(alone)
-    for _ in range(3):
-        for net, one, x in ((model, optimizer, batch(job.rank)),
-                            (alone, reference, torch.cat([batch(r) for r in range(FSDP_RANKS)]))):
-            one.zero_grad()
-            net(x).pow(2).mean().backward()
-            one.step()
-    for (name, p), wanted in zip(model.named_parameters(), alone.parameters()):
-        assert torch.allclose(p.full_tensor(), wanted, atol=1e-5), name
-    state.verify()
+    torch.manual_seed(3)
+    model = nn.Sequential(*(nn.Sequential(nn.Linear(4, 4), nn.Tanh()) for _ in range(blocks)), nn.Linear(4, 2))
+    for part in (*model[:-1], model):
+        fully_shard(part, mesh=mesh, **({"mp_policy": policy} if policy else {}))
+    return model
+
+
+def fsdp_train(job, model, steps):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+    for step in steps:
+        generator = torch.Generator().manual_seed(10 * step + job.rank)
+        optimizer.zero_grad()
+        model(torch.randn(3, 4, generator=generator)).float().pow(2).mean().backward()
+        optimizer.step()
+    return [p.full_tensor().detach().clone() for p in model.parameters()]
+
+
+def rank_fsdp_deep(job, folder):
+    """A model with 24 blocks and a root, which opens one model of the job for each. Dense parameters are those of FSDP's HSDP,
+    also in mixed precision."""
+    from torch.distributed.fsdp import MixedPrecisionPolicy
+
+    mesh = fsdp_mesh(job, folder)
+    for blocks, policy in ((24, None), (1, MixedPrecisionPolicy(torch.bfloat16, torch.float32))):
+        model = fsdp_blocks(mesh["shard"], blocks, policy)
+        state = sluice.torch.replicate(model, mesh["shard"], DENSE, job=job)
+        mine = fsdp_train(job, model, range(2))
+        assert len(state._models()) == blocks + 1
+        assert all(one.stats()["memory_bytes"] < 200000 for one in state._models()), "a small module needs much memory"
+        for p, wanted in zip(mine, fsdp_train(job, fsdp_blocks(mesh, blocks, policy), range(2))):
+            assert torch.equal(p, wanted), (blocks, policy, p - wanted)
+        state.close()
+    job.close()
+    torch.distributed.destroy_process_group()
+
+
+def rank_fsdp_dcp(job, folder):
+    """A run that torch.distributed.checkpoint has resumed, before the first backward, ends like an uninterrupted one."""
+    import torch.distributed.checkpoint as dcp
+
+    mesh, saved = fsdp_mesh(job, folder), os.path.join(folder, "dcp")
+    model = fsdp_blocks(mesh["shard"], 1)
+    state = sluice.torch.replicate(model, mesh["shard"], SPARSE, job=job)
+    fsdp_train(job, model, range(2))
+    dcp.save({"model": model.state_dict(), "compression": state.state_dict()}, checkpoint_id=saved)
+    whole = fsdp_train(job, model, range(2, 4))
+    state.close()
+
+    model = fsdp_blocks(mesh["shard"], 1)
+    state = sluice.torch.replicate(model, mesh["shard"], SPARSE, job=job)
+    reader = dcp.FileSystemReader(saved)
+    parts = {"model": model.state_dict(), "compression": state.empty_state_dict(reader.read_metadata())}
+    dcp.load(parts, storage_reader=reader)
+    model.load_state_dict(parts["model"])
+    state.load_state_dict(parts["compression"])
+    for p, wanted in zip(fsdp_train(job, model, range(2, 4)), whole):
+        assert torch.equal(p, wanted), "the resumed run ends with different parameters"
+    state.close()
+
+    model = fsdp_blocks(mesh["shard"], 2)
+    state = sluice.torch.replicate(model, mesh["shard"], SPARSE, job=job)
+    refused(lambda: state.empty_state_dict(reader.read_metadata()), f"the checkpoint has no rank{job.rank}.module2")
     state.close()
     job.close()
     torch.distributed.destroy_process_group()
@@ -1322,8 +1365,12 @@ class Torch(unittest.TestCase):
         ranks.run(FSDP_RANKS, "rank_fsdp").all_well()
 
     @needs_torch_2_6
-    def test_fsdp_of_21_modules(self):
+    def test_fsdp_of_25_modules(self):
         ranks.run(FSDP_RANKS, "rank_fsdp_deep").all_well()
+
+    @needs_torch_2_6
+    def test_fsdp_and_distributed_checkpoint(self):
+        ranks.run(FSDP_RANKS, "rank_fsdp_dcp").all_well()
 
     def test_exception_in_a_backward(self):
         (status, said), (status_1, said_1) = ranks.run(RANKS, "rank_stumbles")

@@ -16,7 +16,7 @@ from ..job import Job
 from ..model import Model, totals_of, with_rank_bytes
 from ..recipe import Recipe
 from ._change import Counters, succeed, wanted_recipe
-from ._flat import TYPES, bytes_of, verify, with_update_none
+from ._flat import NotPickled, TYPES, bytes_of, verify, with_update_none
 from ._group import broadcast, default_job
 from ._named import Momenta, chosen, optimizers_of
 
@@ -93,7 +93,7 @@ class _Piece:
             self._owner.copied_bytes += piece.numel() * piece.element_size()
 
 
-class Replication:
+class Replication(NotPickled):
     """The result of sluice.torch.replicate(): one model of the group for each module of FSDP."""
 
     def __init__(self, module: torch.nn.Module, mesh: Any, recipe: Union[str, Recipe, None],
@@ -181,6 +181,22 @@ class Replication:
                                "after a backward")
         return {piece.key: torch.frombuffer(save(piece.model), dtype=torch.uint8)
                 for piece in self._pieces if piece.model is not None}
+
+    def empty_state_dict(self, metadata: Any) -> Dict[str, torch.Tensor]:
+        """Tensors of the sizes in a checkpoint of torch.distributed.checkpoint, to load into before the first backward.
+
+            reader = FileSystemReader(directory)
+            compression = state.empty_state_dict(reader.read_metadata())
+            torch.distributed.checkpoint.load({"compression": compression}, storage_reader=reader)
+            state.load_state_dict(compression)
+        """
+        sizes = {name.rpartition("rank")[1] + name.rpartition("rank")[2]: of.size
+                 for name, of in metadata.state_dict_metadata.items() if hasattr(of, "size")}
+        missing = [piece.key for piece in self._pieces if piece.key not in sizes]
+        if missing:
+            raise InvalidError(f"the checkpoint has no {missing[0]}: every rank loads the parts that it saved itself, of an "
+                               "equal model and in a job of as many ranks")
+        return {piece.key: torch.empty(sizes[piece.key], dtype=torch.uint8) for piece in self._pieces}
 
     def load_state_dict(self, state: Dict[str, torch.Tensor]) -> None:
         """Makes the first backward load this rank's state_dict()."""
