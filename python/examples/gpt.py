@@ -11,6 +11,7 @@ import contextlib
 import gzip
 import json
 import os
+import sys
 import time
 
 import sluice.torch
@@ -126,6 +127,8 @@ def main():
         optimizer.zero_grad()
         loss_of(trained, *batch(train, args.batch, args.length, generator)).backward()
         optimizer.step()
+        if job.rank == 0 and sys.stderr.isatty():
+            print(f"\r[{'#' * (40 * (step + 1) // args.steps):40}] {step + 1}/{args.steps} ", end="", file=sys.stderr)
         if (step + 1) % args.report == 0 or step + 1 == args.steps:
             generator = torch.Generator().manual_seed(job.rank)
             with torch.no_grad(), judged():
@@ -133,6 +136,8 @@ def main():
             loss, totals = job.sum([mine])[0] / job.workers, state.totals()
             if job.rank == 0:
                 seconds = time.perf_counter() - began
+                if sys.stderr.isatty():
+                    print("\r", " " * 60, "\r", end="", file=sys.stderr)
                 print(f"step={step + 1} validation_loss={loss:.4f} "
                       f"ms_a_step={1000 * seconds / (step + 1 - begin):.1f}", flush=True)
                 if args.metrics:
