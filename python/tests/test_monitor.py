@@ -80,6 +80,29 @@ def hook(job, _):
     job.close()
 
 
+def tensors(job, _):
+    """The sums over tensors are those of the model, also after a change of the recipe."""
+    sluice.torch.process_group(job)
+    ddp = DistributedDataParallel(network())
+    writer = Writer()
+    state = sluice.torch.compress(ddp, SPARSE, job=job)
+    with sluice.torch.Monitor(state, writer, every=2, lines=False, tensors=True) as monitor:
+        optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)
+        train(ddp, optimizer, monitor, 2)
+        norm = dict(writer.of("residual_norm"))[2]
+        parts = {name: dict(writer.of(f"tensors/{name}/residual_norm"))[2] for name in state.layout.names}
+        assert abs(sum(part ** 2 for part in parts.values()) - norm ** 2) < 1e-4 * norm ** 2, (parts, norm)
+        density = {name: dict(writer.of(f"tensors/{name}/density_down"))[2] for name in state.layout.names}
+        assert all(0 <= share <= 1 for share in density.values()) and 0 < min(density.values()) < 1, density
+        state.change("up=all down=all")
+        train(ddp, optimizer, monitor, 2)
+        assert dict(writer.of("residual_norm"))[4] == 0, writer.rows
+        assert dict(writer.of("mb_up"))[4] > dict(writer.of("mb_up"))[2], writer.rows
+    refused(lambda: sluice.torch.Monitor(state.model, tensors=True), "tensors=True, but Model does not know the tensors")
+    state.close()
+    job.close()
+
+
 def others(job, _):
     for make in (lambda m: sluice.torch.Optimizer(m, SPARSE, lr=0.1, job=job),
                  lambda m: sluice.torch.LocalSteps(m, torch.optim.SGD(m.parameters(), lr=0.1), "diloco when=every(2)",
@@ -102,6 +125,9 @@ def others(job, _):
 class MonitorTest(unittest.TestCase):
     def test_hook(self):
         ranks.run(2, "hook").all_well()
+
+    def test_tensors(self):
+        ranks.run(2, "tensors").all_well()
 
     def test_others(self):
         ranks.run(2, "others").all_well()

@@ -4,6 +4,8 @@ import sys
 import time
 from typing import Any, Dict, List, Optional, TextIO
 
+import torch
+
 from ..errors import InvalidError
 
 _TIMES = ("compress", "push", "wait", "pull", "apply")  # the parts of a step in Model.stats()
@@ -47,6 +49,9 @@ class Monitor:
         as adding two vectors. Between records, step() only counts.
     error: also measures the compression error, in the last step before each record. That step takes longer, and is
         made on the host if the shards are on a GPU.
+    tensors: also records, for each parameter, residual_norm and, where the ranks exchange gradients for a torch optimizer,
+        density_down, the share of coordinates that the last mean contains. Their names begin with tensors/NAME/. Not with
+        replicate(). Call step() before the gradients are set to zero.
     lines: whether rank 0 writes the lines of the start and of the end.
     out: where it writes them; None stands for standard error.
     prefix: what the names of the scalars begin with.
@@ -57,13 +62,16 @@ class Monitor:
     recipe does not have, or was not measured, is left out.
     """
 
-    def __init__(self, of: Any, writer: Any = None, every: int = 100, *, error: bool = False,
+    def __init__(self, of: Any, writer: Any = None, every: int = 100, *, error: bool = False, tensors: bool = False,
                  lines: bool = True, out: Optional[TextIO] = None, prefix: str = "sluice/") -> None:
         if every < 1:
             raise InvalidError(f"sluice.torch.Monitor: every={every}, must be 1 or more")
         if writer is not None and not (hasattr(writer, "add_scalar") or hasattr(writer, "log") or callable(writer)):
             raise InvalidError(f"sluice.torch.Monitor: writer is {writer!r}, must have add_scalar() or log(), or be a "
                                "function of a dictionary and the step")
+        if tensors and not hasattr(of, "layout"):
+            raise InvalidError(f"sluice.torch.Monitor: tensors=True, but {type(of).__name__} does not know the tensors: leave it out")
+        self._tensors = tensors
         self._of, self._writer, self._every, self._error, self._out, self._prefix = of, writer, every, error, out, prefix
         self._job = of._job if hasattr(of, "_job") else of.job
         self._lines = lines and self._job.rank == 0
@@ -127,6 +135,8 @@ class Monitor:
             values["share"] = sum(delta[name + "_ns"] for name in _TIMES) / 1e6 / ms
         values.update({key: stats.get(key) for key in ("residual_norm", "density_up", "density_down", "bits_up", "bits_down",
                                                        "compression_error", "compression_error_down")})
+        if self._tensors:
+            values.update(self._of_tensors())
         known = {self._prefix + key: value for key, value in values.items() if value is not None}
         if hasattr(self._writer, "add_scalar"):
             for key, value in known.items():
@@ -135,6 +145,19 @@ class Monitor:
             self._writer.log(known, step=stats["steps"])
         else:
             self._writer(known, stats["steps"])
+
+    def _of_tensors(self) -> Dict[str, float]:
+        layout, recipe, found = self._of.layout, self._of.model.recipe, {}
+        residual = None
+        if recipe.get("memory") != "none":
+            residual = torch.empty(layout.count, device="cpu")
+            self._of.model.residual(residual)
+        for name, p, begin in zip(layout.names, layout.parameters, layout.begins):
+            if residual is not None:
+                found[f"tensors/{name}/residual_norm"] = float(residual[begin:begin + p.numel()].norm())
+            if recipe.get("update") == "none" and p.grad is not None and p.numel():
+                found[f"tensors/{name}/density_down"] = int(p.grad.count_nonzero()) / p.numel()
+        return found
 
     def _measure(self, on: bool) -> None:
         for model in _models(self._of):
