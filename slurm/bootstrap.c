@@ -135,7 +135,9 @@ static int check_single(void)
 		return fail(
 			SLUICE_EBOOT,
 			"the launcher started %ld processes with PMI, but not with PMIx, which "
-			"Sluice needs: run `srun --mpi=pmix ...`, or an mpirun that serves PMIx",
+			"Sluice needs: run `srun --mpi=pmix ...`, or an mpirun that serves PMIx; "
+			"in Python, set MASTER_ADDR and MASTER_PORT and call "
+			"sluice.torch.process_group()",
 			environment_count("PMI_SIZE"));
 	warn_if_meant_for_several();
 	return 0;

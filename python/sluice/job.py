@@ -61,17 +61,22 @@ class Job:
             self._check_alone()
 
     def _check_alone(self) -> None:
-        """Refuses to train alone if a launcher of torch has started several processes."""
-        world = os.environ.get("WORLD_SIZE", "")
-        if self.size > 1 or not world.isdecimal() or int(world) < 2:
+        """Refuses to train alone if a launcher has started several processes."""
+        for name in ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE"):
+            world = os.environ.get(name, "")
+            if world.isdecimal() and int(world) > 1:
+                break
+        else:
+            return
+        if self.size > 1:
             return
         self.close()
         missing = [name for name in RENDEZVOUS if not os.environ.get(name)]
         raise InvalidError(
-            f"WORLD_SIZE={world}, but this process is a job of one, because there is no PMIx"
+            f"{name}={world}, but this process is a job of one, because there is no PMIx"
             + (f" and {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not set" if missing else "")
             + ": start with srun --mpi=pmix, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT and join with "
-            "sluice.torch.process_group(), or give bootstrap=. For a job of one, unset WORLD_SIZE")
+            f"sluice.torch.process_group(), or give bootstrap=. For a job of one, unset {name}")
 
     def _begin(self) -> None:
         self._handle: Optional[ctypes.c_void_p] = None

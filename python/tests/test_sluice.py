@@ -867,6 +867,9 @@ class Ranks(unittest.TestCase):
             with self.assertRaisesRegex(sluice.InvalidError, "WORLD_SIZE=2, but this process is a job of one, because "
                                         "there is no PMIx and MASTER_ADDR, MASTER_PORT are not set"):
                 sluice.Job()
+        with unittest.mock.patch.dict(os.environ, OMPI_COMM_WORLD_SIZE="2"):
+            with self.assertRaisesRegex(sluice.InvalidError, "OMPI_COMM_WORLD_SIZE=2, but this process is a job of one"):
+                sluice.Job()
         with unittest.mock.patch.dict(os.environ, WORLD_SIZE="1"):
             sluice.Job().close()
 

@@ -1451,7 +1451,7 @@ class Torch(unittest.TestCase):
                 "second.load_state_dict(first.state_dict())\n"
                 "assert first.verify() == second.verify() and second.model.step == 1\n")
         done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, text=True, timeout=120)
+                              stderr=subprocess.STDOUT, text=True, timeout=ranks.LIMIT_S)
         self.assertEqual(done.returncode, 0, done.stdout)
 
     def test_negative_bit(self):
@@ -1470,18 +1470,18 @@ class Torch(unittest.TestCase):
             self.assertEqual(sluice.torch._flat.digests([ones]), sluice.torch._flat.digests([-torch.ones(3)]))
             self.assertEqual(sluice.torch._flat.bytes_of(ones), sluice.torch._flat.bytes_of(-torch.ones(3)))
 
-    def environment(self, code, status=0, **more):
+    def environment(self, code, status=0, names=("RANK", "WORLD_SIZE"), **more):
         """Runs two processes with the variables of torch's env://, and returns their output."""
         with socket.socket() as free:
             free.bind(("localhost", 0))
             port = free.getsockname()[1]
         processes = [subprocess.Popen(
             [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            env={**os.environ, "RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "localhost",
+            env={**os.environ, names[0]: str(rank), names[1]: "2", "MASTER_ADDR": "localhost",
                  "MASTER_PORT": str(port), **more}) for rank in range(2)]
         texts = []
         for process in processes:
-            said, _ = process.communicate(timeout=120)
+            said, _ = process.communicate(timeout=ranks.LIMIT_S)
             self.assertEqual(process.returncode, status, said)
             texts.append(said)
         return texts
@@ -1496,7 +1496,7 @@ class Torch(unittest.TestCase):
 
     def test_environment(self):
         """Sets the variables of another launcher, all or some of them. No process trains alone."""
-        self.environment(self.MEETS)
+        self.environment(self.MEETS, names=("PMI_RANK", "PMI_SIZE"))
         for said in self.environment(self.MEETS, 1, MASTER_PORT=""):
             self.assertIn("InvalidError: WORLD_SIZE=2, but this process is a job of one, because there is no PMIx and "
                           "MASTER_PORT is not set", said)

@@ -60,20 +60,30 @@ def _join() -> Job:
     if dist.is_initialized() and dist.get_backend() != "sluice":
         store = dist.distributed_c10d._get_default_store()
         return Job(bootstrap=StoreBootstrap(store, dist.get_rank(), dist.get_world_size()))
-    if all(os.environ.get(name) for name in RENDEZVOUS):
-        _check_rendezvous()
-        store, rank, ranks = next(dist.rendezvous("env://"))
+    names = _names_of_rank()
+    if names and all(os.environ.get(name) for name in RENDEZVOUS[2:]):
+        rank, ranks = _numbers(*names)
+        store, rank, ranks = next(dist.rendezvous("env://", rank, ranks))
         _store_of_default = store
         return Job(bootstrap=StoreBootstrap(store, rank, ranks))
     return Job()
 
 
-def _check_rendezvous() -> None:
+def _names_of_rank() -> Optional[Tuple[str, str]]:
+    """Returns the variables with this rank and the number of ranks: those of torch, or of the launcher of an MPI."""
+    for names in (RENDEZVOUS[:2], ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("PMI_RANK", "PMI_SIZE")):
+        if all(os.environ.get(name) for name in names):
+            return names
+    return None
+
+
+def _numbers(rank_name: str, ranks_name: str) -> Tuple[int, int]:
     """Refuses numbers that would make torch wait for ranks that do not exist."""
-    rank, ranks = os.environ["RANK"], os.environ["WORLD_SIZE"]
+    rank, ranks = os.environ[rank_name], os.environ[ranks_name]
     if not (rank.isdecimal() and ranks.isdecimal() and int(rank) < int(ranks)):
-        raise InvalidError(f"RANK={rank} and WORLD_SIZE={ranks} do not fit together: RANK must be a number from 0 to "
-                           "WORLD_SIZE - 1, so correct what the launcher sets")
+        raise InvalidError(f"{rank_name}={rank} and {ranks_name}={ranks} do not fit together: {rank_name} must be a number "
+                           f"from 0 to {ranks_name} - 1, so correct what the launcher sets")
+    return int(rank), int(ranks)
 
 
 def default_job() -> Job:
@@ -81,8 +91,9 @@ def default_job() -> Job:
 
     It is the job of the default process group, if process_group() has made that one. Its ranks are those of the
     default process group, if there is one. Otherwise they find each other by
-    ``env://``, as in ``init_process_group()``, if RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT are all set.
-    Otherwise they are those of the srun step. A process without any of these is a job of one.
+    ``env://``, as in ``init_process_group()``, if RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT are all set. The first
+    two may also be OMPI_COMM_WORLD_RANK and _SIZE, or PMI_RANK and PMI_SIZE, as mpirun sets them.
+    Otherwise they are those of the srun step, or of an mpirun that has PMIx. A process without any of these is a job of one.
     """
     global _default_job
     if _default_job is None or _default_job.closed:
