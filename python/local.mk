@@ -26,6 +26,11 @@ python_torch = \
 	python/sluice/torch/_named.py \
 	python/sluice/torch/_optimizer.py \
 	python/sluice/torch/_watch.py
+python_integrations = \
+	python/sluice/torch/integrations/__init__.py \
+	python/sluice/torch/integrations/accelerate.py \
+	python/sluice/torch/integrations/lightning.py \
+	python/sluice/torch/integrations/transformers.py
 python_examples = \
 	python/bench/clipping.py \
 	python/bench/convnet.py \
@@ -46,7 +51,10 @@ python_examples = \
 	python/examples/gpt.py \
 	python/examples/gpt.sbatch \
 	python/examples/hsdp.py \
-	python/examples/hsdp.sbatch
+	python/examples/hsdp.sbatch \
+	python/examples/with_accelerate.py \
+	python/examples/with_lightning.py \
+	python/examples/with_trainer.py
 wheel_files = \
 	python/wheel/backend.py \
 	python/wheel/libraries \
@@ -54,9 +62,9 @@ wheel_files = \
 	python/wheel/loader.h \
 	python/wheel/loaders.awk \
 	python/wheel/pack.py
-EXTRA_DIST += $(python_package) $(python_torch) pyproject.toml $(python_examples) $(wheel_files) \
+EXTRA_DIST += $(python_package) $(python_torch) $(python_integrations) pyproject.toml $(python_examples) $(wheel_files) \
 	python/tests/abi.py python/tests/ranks.py python/tests/run.sh python/tests/test_change.py \
-	python/tests/test_cuda.py python/tests/test_gpt.py python/tests/test_group.py python/tests/test_local.py python/tests/test_monitor.py \
+	python/tests/test_cuda.py python/tests/test_gpt.py python/tests/test_group.py python/tests/test_integrations.py python/tests/test_local.py python/tests/test_monitor.py \
 	python/tests/test_named.py python/tests/test_sluice.py python/tests/test_table.py python/tests/test_torch.py
 
 if WITH_PYTHON
@@ -64,6 +72,8 @@ sluicepythondir = $(pythondir)/sluice
 sluicepython_DATA = $(python_package)
 sluicetorchdir = $(pythondir)/sluice/torch
 sluicetorch_DATA = $(python_torch)
+sluiceintegrationsdir = $(pythondir)/sluice/torch/integrations
+sluiceintegrations_DATA = $(python_integrations)
 endif
 
 # A python without sanitizers cannot load a library that has them.

@@ -72,7 +72,7 @@ def tag_of(files):
 def modules(source):
     """Yields (file, place) of the Python files."""
     top = os.path.join(source, "python")
-    for folder in ("sluice", "sluice/torch"):
+    for folder in ("sluice", "sluice/torch", "sluice/torch/integrations"):
         for name in sorted(os.listdir(os.path.join(top, folder))):
             if name.endswith((".py", ".typed")):
                 yield os.path.join(top, folder, name), f"{folder}/{name}"

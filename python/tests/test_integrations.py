@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Runs the examples of sluice.torch.integrations with two ranks. A framework that is not installed is skipped."""
+import gzip
+import importlib.util
+import os
+import random
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import ranks
+
+EXAMPLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "examples")
+STEPS, BATCH = 8, 8
+
+
+def write_rows(folder, count):
+    """Writes files like those of Fashion-MNIST."""
+    values = random.Random(1)
+    for name, header, size in (("images-idx3", 16, 784), ("labels-idx1", 8, 1)):
+        with gzip.open(os.path.join(folder, f"train-{name}-ubyte.gz"), "wb", 1) as file:
+            file.write(bytes(header) + bytes(values.randrange(256 if size > 1 else 10) for _ in range(count * size)))
+
+
+class Integrations(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.made = tempfile.TemporaryDirectory()
+        cls.folder = cls.made.name
+        write_rows(cls.folder, 2 * STEPS * BATCH)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.made.cleanup()
+
+    def train(self, example, recipe, *options, status=0):
+        """Returns the last figures of rank 0, or what rank 1 printed if the job is to fail."""
+        with socket.socket() as free:
+            free.bind(("localhost", 0))
+            port = free.getsockname()[1]
+        processes = [subprocess.Popen(
+            [sys.executable, os.path.join(EXAMPLES, example), "--data", self.folder, "--steps", str(STEPS), "--batch",
+             str(BATCH), "--recipe", recipe, *options], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            env={**os.environ, "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2",
+                 "GROUP_RANK": "0", "MASTER_ADDR": "localhost", "MASTER_PORT": str(port), "TORCHELASTIC_RUN_ID": "test",
+                 "HF_HUB_OFFLINE": "1", "SLUICE_LOST_AFTER": "30s"}) for rank in range(2)]
+        texts = []
+        for process in processes:
+            try:
+                texts.append(process.communicate(timeout=ranks.LIMIT_S)[0])
+            except subprocess.TimeoutExpired:
+                for other in processes:
+                    other.kill()
+                raise
+        for process, text in zip(processes, texts):
+            self.assertEqual(process.returncode, status, text)
+        if status:
+            return texts[1]
+        found = re.search(r"final loss=(\S+) parameters=(\S+)", texts[0])
+        self.assertIsNotNone(found, texts[0])
+        return found.groups()
+
+    def check(self, framework, example, name, part):
+        """Dense is Gloo, and a resumed run ends like one that was not interrupted."""
+        if importlib.util.find_spec(framework) is None:
+            self.skipTest(f"{framework} is not installed")
+        self.assertEqual(self.train(example, "up=all down=all"), self.train(example, "none"))
+        sparse = "up=topk(0.05) down=topk(0.1)"
+        with tempfile.TemporaryDirectory() as folder:
+            checkpoint = os.path.join(folder, "checkpoint" + name)
+            whole = self.train(example, sparse, "--checkpoint", checkpoint)
+            self.assertEqual(self.train(example, sparse, "--checkpoint", checkpoint), whole)
+            lost = checkpoint + part
+            os.unlink(lost)
+            self.assertIn("rank 1 has no file", self.train(example, sparse, "--checkpoint", checkpoint, status=1))
+
+    def test_accelerate(self):
+        self.check("accelerate", "with_accelerate.py", "", "/sluice-rank1.pt")
+
+    def test_trainer(self):
+        self.check("transformers", "with_trainer.py", "", f"/checkpoint-{STEPS // 2}/sluice-rank1.pt")
+
+    def test_lightning(self):
+        self.check("lightning", "with_lightning.py", ".ckpt", ".sluice-rank1")
+
+
+if __name__ == "__main__":
+    unittest.main()
