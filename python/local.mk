@@ -41,6 +41,7 @@ python_examples = \
 	python/bench/gpt_table.py \
 	python/bench/late.py \
 	python/bench/measure \
+	python/bench/monitor.py \
 	python/bench/simulated_gpt.py \
 	python/bench/simulated_table.jsonl \
 	python/bench/simulated_table.py \
