@@ -56,7 +56,7 @@ static int check(sluice_model *from, sluice_model *to)
 		return rc;
 	if (from == to || from->job != to->job || from->layout.count != to->layout.count)
 		return fail(SLUICE_EINVAL, "%s: the models are %s", hand_over,
-			    from == to		 ? "one: open another one with the new recipe" :
+			    from == to           ? "one: open another one with the new recipe" :
 			    from->job != to->job ? "in two jobs: open the second in the job of the "
 						   "first" :
 						   "of different lengths: open the second with the "
