@@ -29,6 +29,7 @@ struct output {
 };
 static struct output outputs[2] = { { NULL, NULL, "sluice: " }, { NULL, NULL, "sluice: " } };
 static struct output *_Atomic current_output = &outputs[0];
+static _Thread_local struct log_gathered *gathering;
 static pthread_mutex_t change_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static size_t module_index(const char *module)
@@ -65,6 +66,19 @@ static void write_line(const char *line, size_t n)
 	} while (written < 0 && errno == EINTR);
 }
 
+/* Returns 1 if the line was gathered. */
+static int gather(enum log_level level, const char *text)
+{
+	struct log_gathered *g = gathering;
+	const size_t n = strlen(text) + 2;
+
+	if (!g || level > LOG_WARN || g->used + n > sizeof(g->lines))
+		return 0;
+	snprintf(g->lines + g->used, n, "%d%s", (int)level, text);
+	g->used += n;
+	return 1;
+}
+
 void log_line(enum log_level level, const char *module, const char *format, ...)
 {
 	if (!log_enabled(level, module))
@@ -82,6 +96,10 @@ void log_line(enum log_level level, const char *module, const char *format, ...)
 	else if ((size_t)n >= sizeof(text))
 		memcpy(text + sizeof(text) - 4, "...", 4);
 	replace_control_bytes(text);
+	if (gather(level, text)) {
+		errno = saved_errno;
+		return;
+	}
 
 	const struct output *output = atomic_load_explicit(&current_output, memory_order_acquire);
 
@@ -96,6 +114,11 @@ void log_line(enum log_level level, const char *module, const char *format, ...)
 			write_line(line, (size_t)length);
 	}
 	errno = saved_errno;
+}
+
+void log_gather(struct log_gathered *to)
+{
+	gathering = to;
 }
 
 /* Locks change_lock and returns the unused copy; end_change() publishes it and unlocks. */

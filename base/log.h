@@ -25,5 +25,15 @@ void log_set_levels(const int levels[LOG_MODULES]); /* indexed by module; each i
 /* Makes the log prefix "sluice[3 n2]: ", from rank and node. Before the first call, and after a
  * call with rank -1, the prefix is "sluice: ". */
 void log_identify(int rank, const char *node);
+/* The error and warning lines of a thread while it gathers them: each begins with the digit of its
+ * level and ends with a zero. */
+enum { LOG_GATHERED_BYTES = 2048 };
+struct log_gathered {
+	size_t used;
+	char lines[LOG_GATHERED_BYTES];
+};
+/* Until the next call, errors and warnings of this thread are added to *to instead of being
+ * logged, if there is room. NULL: logs them again. */
+void log_gather(struct log_gathered *to);
 void log_set_sink(sluice_log_fn sink, void *context);
 #endif

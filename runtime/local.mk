@@ -21,6 +21,7 @@ library_sources += \
 	runtime/job/connect.c runtime/job/connect.h \
 	runtime/job/describe.c runtime/job/describe.h \
 	runtime/job/failure.c runtime/job/failure.h \
+	runtime/job/findings.c runtime/job/findings.h \
 	runtime/job/group.c runtime/job/group.h \
 	runtime/job/heart.c runtime/job/heart.h \
 	runtime/job/hubs.c runtime/job/hubs.h \

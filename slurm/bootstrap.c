@@ -116,7 +116,7 @@ static void warn_if_meant_for_several(void)
  * SLUICE_EBOOT with a message that says what to do. */
 static int check_single(void)
 {
-	const char *rank = getenv("SLURM_PROCID"), *type = getenv("SLURM_MPI_TYPE");
+	const char *type = getenv("SLURM_MPI_TYPE");
 	long tasks = step_tasks();
 
 	if (!pmix_supported() && (tasks > 1 || (tasks != 1 && getenv("PMIX_NAMESPACE"))))
@@ -124,13 +124,14 @@ static int check_single(void)
 			    "this process was launched as one of several, but this libsluice was "
 			    "built without PMIx and cannot find the others: install libpmix-dev "
 			    "and build again with ./configure --with-pmix=yes");
-	if (tasks > 1)
-		return fail(SLUICE_EBOOT,
-			    "srun was started without --mpi=pmix, so task %s of %ld cannot find "
-			    "the others: run `srun --mpi=pmix ...` (srun took --mpi=%s from its "
-			    "options or from MpiDefault in slurm.conf; `srun --mpi=list` shows "
-			    "what this Slurm has)",
-			    rank ? rank : "?", tasks, type ? type : "none");
+	if (tasks > 1) /* task 0 logs the error for all */
+		return (environment_count("SLURM_PROCID") > 0 ? fail_quietly : fail)(
+			SLUICE_EBOOT,
+			"srun was started without --mpi=pmix, so its %ld tasks cannot find each "
+			"other: run `srun --mpi=pmix ...` (srun took --mpi=%s from its options or "
+			"from MpiDefault in slurm.conf; `srun --mpi=list` shows what this Slurm "
+			"has)",
+			tasks, type ? type : "none");
 	if (environment_count("PMI_SIZE") > 1)
 		return fail(
 			SLUICE_EBOOT,

@@ -3,6 +3,7 @@
  * the peers. connect.c then connects the ranks. */
 #include "base/arguments.h"
 #include "job/connect.h"
+#include "job/findings.h"
 #include "job/heart.h"
 #include "job/hubs.h"
 #include "job/join.h"
@@ -141,8 +142,7 @@ static int open_transports(sluice_job *job)
 	return 0;
 }
 
-enum { REASON_BYTES = ERROR_TEXT_BYTES };
-static const char failed_name[8] = "failed", proof_name[8] = "proof";
+static const char proof_name[8] = "proof";
 
 /* Returns the settings that all ranks must share, encoded as the first word of the payload. */
 static uint32_t terms(const sluice_job *job)
@@ -200,6 +200,18 @@ static int add_record_entry(const char *name, int number, const uint8_t *bytes, 
 	return 0;
 }
 
+/* Adds this rank's warnings, or logs them if the record has no room. */
+static void add_warnings(const struct log_gathered *found, uint8_t payload[RECORD_PAYLOAD_BYTES],
+			 size_t *at)
+{
+	char text[FINDING_BYTES];
+	const size_t n = findings_collect(found, text);
+	if (n && *at + 12 + n <= RECORD_PAYLOAD_BYTES - LAST_ENTRIES_BYTES)
+		add_record_entry(findings_warnings, 0, (const uint8_t *)text, n, payload, at);
+	else if (n)
+		log_line(LOG_WARN, "runtime", "%s", text);
+}
+
 static int add_record_address(struct transport *t, uint8_t payload[RECORD_PAYLOAD_BYTES],
 			      size_t *at)
 {
@@ -215,7 +227,8 @@ static int add_record_address(struct transport *t, uint8_t payload[RECORD_PAYLOA
  * the public key and the addresses in the control network follow. A rank that cannot take part
  * writes the reason instead. */
 static int write_payload(sluice_job *job, const struct ways_tried *tried,
-			 uint8_t payload[RECORD_PAYLOAD_BYTES], size_t *bytes_out)
+			 const struct log_gathered *found, uint8_t payload[RECORD_PAYLOAD_BYTES],
+			 size_t *bytes_out)
 {
 	const int first = !tried;
 	size_t at = 4;
@@ -231,6 +244,7 @@ static int write_payload(sluice_job *job, const struct ways_tried *tried,
 				      &at);
 	if (rc)
 		return rc;
+	add_warnings(found, payload, &at);
 	if (job->pair_keys)
 		pair_keys_write(job->pair_keys, payload, &at);
 	if (at + 12 + PROBE_RECORD_BYTES > RECORD_PAYLOAD_BYTES)
@@ -246,14 +260,14 @@ static int write_payload(sluice_job *job, const struct ways_tried *tried,
 }
 
 static size_t write_reason(const sluice_job *job, const char *reason,
-			   uint8_t payload[RECORD_PAYLOAD_BYTES])
+			   const struct log_gathered *found, uint8_t payload[RECORD_PAYLOAD_BYTES])
 {
-	size_t bytes = strnlen(reason, REASON_BYTES);
+	size_t at = 4;
 	put_le32(payload, terms(job));
-	memcpy(payload + 4, failed_name, sizeof failed_name);
-	put_le32(payload + 12, (uint32_t)bytes);
-	memcpy(payload + 16, reason, bytes);
-	return 16 + bytes;
+	add_record_entry(findings_reason, 0, (const uint8_t *)reason,
+			 strnlen(reason, FINDING_BYTES), payload, &at);
+	add_warnings(found, payload, &at);
+	return at;
 }
 
 /* Derives the keys of the peers, and passes them to the transports that use keys to prove who a
@@ -307,19 +321,23 @@ static int check_servers(sluice_job *job)
 	return 0;
 }
 
-/* If ranks cannot take part, the reason of the lowest of them ends the job on all ranks at once. */
+/* If ranks cannot take part, the reason of the lowest of them ends the job on all ranks at once.
+ * Rank 0 has logged it. */
 static int check_reasons(sluice_job *job)
 {
 	for (int r = 0; r < job->size; r++) {
 		size_t bytes = 0;
-		const uint8_t *reason = record_find(&job->records[r], failed_name, 0, &bytes);
-		char text[REASON_BYTES + 1];
-		if (!reason || bytes > REASON_BYTES)
+		const uint8_t *reason = record_find(&job->records[r], findings_reason, 0, &bytes);
+		char text[FINDING_BYTES + 1];
+		if (!reason || bytes > FINDING_BYTES)
 			continue;
-		for (size_t i = 0; i < bytes; i++)
-			text[i] = (char)(reason[i] < ' ' || reason[i] > '~' ? ' ' : reason[i]);
+		memcpy(text, reason, bytes);
 		text[bytes] = 0;
-		return fail(SLUICE_EPEER, "%s cannot take part: %s", rank_text(job, r), text);
+		for (size_t i = 0; i < bytes; i++)
+			if (text[i] < ' ' || text[i] > '~')
+				text[i] = ' ';
+		return fail_quietly(SLUICE_EPEER, "%s cannot take part: %s", rank_text(job, r),
+				    text);
 	}
 	return 0;
 }
@@ -391,8 +409,8 @@ static int needs_keys(const sluice_job *job)
 
 /* Opens the transports and sockets that this rank needs for its record, and writes the record's
  * payload. */
-static int prepare_record(sluice_job *job, uint8_t payload[RECORD_PAYLOAD_BYTES],
-			  size_t *payload_bytes)
+static int prepare_record(sluice_job *job, const struct log_gathered *found,
+			  uint8_t payload[RECORD_PAYLOAD_BYTES], size_t *payload_bytes)
 {
 	int rc;
 	if ((rc = check_servers(job)) || (rc = members_open(job)))
@@ -407,26 +425,35 @@ static int prepare_record(sluice_job *job, uint8_t payload[RECORD_PAYLOAD_BYTES]
 	    (rc = open_transports(job)) ||
 	    (needs_keys(job) && (rc = pair_keys_open(&job->pair_keys))))
 		return rc;
-	return write_payload(job, NULL, payload, payload_bytes);
+	return write_payload(job, NULL, found, payload, payload_bytes);
 }
 
 /* Sends this rank's record to all ranks, and replaces the earlier records by the new ones. A rank
  * that failed with rc also calls this, because the others would otherwise wait for its record until
  * they time out. */
 static int exchange_records(sluice_job *job, struct bootstrap *boot, int rc, int first,
-			    uint8_t payload[RECORD_PAYLOAD_BYTES], size_t bytes)
+			    const struct log_gathered *found, uint8_t payload[RECORD_PAYLOAD_BYTES],
+			    size_t bytes)
 {
-	char reason[ERROR_TEXT_BYTES];
+	char reason[ERROR_TEXT_BYTES] = "";
 	if (rc) {
 		snprintf(reason, sizeof reason, "%s", sluice_last_error());
-		bytes = write_reason(job, reason, payload);
+		blank_controls(reason);
+		bytes = write_reason(job, reason, found, payload);
 	}
+	log_gather(NULL);
+	findings_log_errors(found, reason);
 	free(job->records);
 	job->records = NULL;
 	int err = job->sim_rank ? sim_rank_exchange(job->sim_rank, payload, bytes, &job->records) :
 				  bootstrap_exchange(boot, payload, bytes, &job->records);
-	if (rc)
+	if (!err)
+		findings_tell(job);
+	if (rc) {
+		if (err)
+			log_line(LOG_ERROR, "runtime", "%s", reason);
 		return fail_quietly(rc, "%s", reason);
+	}
 	if (!err)
 		err = check_reasons(job);
 	if (!err)
@@ -469,18 +496,20 @@ static int open_what_is_missing(sluice_job *job, const struct reach *reach)
 static int meet_again(sluice_job *job, struct bootstrap *boot, struct reach *reach)
 {
 	uint8_t payload[RECORD_PAYLOAD_BYTES];
+	struct log_gathered found = { 0 };
 	struct ways_tried tried = { 0 };
 	const int networked = reach_networked();
 	struct transport *t = networked < 0 ? NULL : opened(job, transports[networked]);
 	size_t bytes = 0;
+	log_gather(&found);
 	int rc = open_what_is_missing(job, reach);
 	if (!rc && t)
 		rc = open_cards(job, reach);
 	if (!rc && t)
 		rc = ways_try(job, reach, t, &tried);
 	if (!rc)
-		rc = write_payload(job, &tried, payload, &bytes);
-	rc = exchange_records(job, boot, rc, 0, payload, bytes);
+		rc = write_payload(job, &tried, &found, payload, &bytes);
+	rc = exchange_records(job, boot, rc, 0, &found, payload, bytes);
 	if (rc)
 		return rc;
 	reach_fill(reach, job->records);
@@ -488,18 +517,22 @@ static int meet_again(sluice_job *job, struct bootstrap *boot, struct reach *rea
 }
 
 /* Determines the transport for each pair of ranks, and sets the keys that prove the ranks'
- * identity. */
-static int meet(sluice_job *job, struct bootstrap *boot)
+ * identity. A rank whose settings are wrong (rc) also calls this, to inform the others. found: what
+ * it has found so far. */
+static int meet(sluice_job *job, struct bootstrap *boot, int rc, struct log_gathered *found)
 {
 	uint8_t payload[RECORD_PAYLOAD_BYTES];
 	size_t bytes = 0;
-	int rc = reach_open(job->size, job->sim_rank != NULL, &job->reach), left = 0;
+	int left = 0;
+	log_gather(found);
+	if (!rc)
+		rc = reach_open(job->size, job->sim_rank != NULL, &job->reach);
 	struct reach *reach = job->reach;
 	if (!rc)
 		rc = key_file_open(job->settings.key_file, &job->key_file);
 	if (!rc)
-		rc = prepare_record(job, payload, &bytes);
-	rc = exchange_records(job, boot, rc, 1, payload, bytes);
+		rc = prepare_record(job, found, payload, &bytes);
+	rc = exchange_records(job, boot, rc, 1, found, payload, bytes);
 	if (!rc) { /* from here on, all ranks decide alike */
 		reach_fill(reach, job->records);
 		rc = check_reachable(job, reach);
@@ -542,7 +575,8 @@ static void set_if_given(int *setting, int given)
 		*setting = given;
 }
 
-int job_join(sluice_job *job, const sluice_job_attr *attr, struct bootstrap **boot)
+/* Reads the settings from the environment and the attributes, whose size is valid. */
+static int settle(sluice_job *job, const sluice_job_attr *attr)
 {
 	int rc = env_load(&job->settings);
 	if (!rc)
@@ -551,10 +585,6 @@ int job_join(sluice_job *job, const sluice_job_attr *attr, struct bootstrap **bo
 		return rc;
 	huge_request(job->settings.huge_pages);
 	struct settings *s = &job->settings;
-	if (attr &&
-	    (rc = argument_size(attr->size, offsetof(sluice_job_attr, on_failure),
-				_Alignof(sluice_job_attr), "sluice_job_attr", "sluice_init")))
-		return rc;
 	if (attr) {
 		set_if_given(&s->servers, attr->servers);
 		set_if_given(&s->patience.lost_after_ms, attr->lost_after_ms);
@@ -575,11 +605,36 @@ int job_join(sluice_job *job, const sluice_job_attr *attr, struct bootstrap **bo
 		return fail(SLUICE_EINVAL, "sluice_init: a time in the attributes is negative; 0 "
 					   "stands for the value of the SLUICE_* variable");
 	budget_make(&s->patience, &job->budget);
-	if ((rc = find_place(job, ATTR_HAS(attr, bootstrap) ? attr->bootstrap : NULL, boot)))
+	return 0;
+}
+
+/* The limit of the exchange if the settings are wrong, as by default. */
+enum { BOOT_TIMEOUT_MS = 60000 };
+
+int job_join(sluice_job *job, const sluice_job_attr *attr, struct bootstrap **boot)
+{
+	struct log_gathered found = { 0 };
+	int rc = attr ? argument_size(attr->size, offsetof(sluice_job_attr, on_failure),
+				      _Alignof(sluice_job_attr), "sluice_job_attr", "sluice_init") :
+			0;
+	if (rc)
 		return rc;
-	job->servers = s->servers;
+	log_gather(&found);
+	const int wrong = settle(job, attr);
+	char reason[ERROR_TEXT_BYTES];
+	snprintf(reason, sizeof reason, "%s", sluice_last_error());
+	log_gather(NULL);
+	if (wrong)
+		job->settings.patience.boot_timeout_ms = BOOT_TIMEOUT_MS;
+	if ((rc = find_place(job, ATTR_HAS(attr, bootstrap) ? attr->bootstrap : NULL, boot))) {
+		findings_log(&found);
+		return rc;
+	}
+	job->servers = wrong ? 0 : job->settings.servers;
 	job->workers = job->size - job->servers;
-	if ((rc = meet(job, *boot)))
+	if (wrong)
+		fail_quietly(wrong, "%s", reason);
+	if ((rc = meet(job, *boot, wrong, &found)))
 		return rc;
 	log_line(LOG_INFO, "runtime", "rank %d of %d on %s, %d workers, %d servers, %s", job->rank,
 		 job->size, sluice_node(job, job->rank), job->workers, job->servers,

@@ -6,6 +6,7 @@
 #include "job/peers.h"
 #include "job/state.h"
 #include "base/bytes.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "job/members.h"
 #include "job/progress_token.h"
@@ -167,8 +168,27 @@ void peers_report(sluice_job *job, const char *text)
 				  job_imm(job, IMM_REPORT, 0));
 }
 
+enum { REPORTS_A_MINUTE = 10 };
+static const uint64_t minute_ns = 60000000000;
+
+int reports_pass(struct report_limit *limit, uint64_t now, unsigned *suppressed_out)
+{
+	*suppressed_out = 0;
+	if (!limit->since_ns || now - limit->since_ns >= minute_ns) {
+		*suppressed_out = limit->suppressed;
+		*limit = (struct report_limit){ .since_ns = now };
+	}
+	if (limit->passed == REPORTS_A_MINUTE) {
+		limit->suppressed++;
+		return 0;
+	}
+	limit->passed++;
+	return 1;
+}
+
 void peers_reported(sluice_job *job, int peer, int waits)
 {
+	unsigned suppressed;
 	uint8_t copy[8 + REPORT_TEXT_BYTES];
 	memcpy(copy, line_of(job, peer) + LINE_REPORT, sizeof copy);
 	uint32_t length = get_le32(copy + 4);
@@ -178,6 +198,13 @@ void peers_reported(sluice_job *job, int peer, int waits)
 	for (uint8_t *c = copy + 8; c < copy + 8 + length; c++)
 		if (*c < ' ' || *c > '~')
 			*c = ' ';
+	if (!reports_pass(&job->root->reports, now_ns(), &suppressed))
+		return;
+	if (suppressed)
+		log_line(LOG_WARN, "runtime",
+			 "%u more reports of other ranks were not logged: at most %d are in a "
+			 "minute",
+			 suppressed, REPORTS_A_MINUTE);
 	log_line(LOG_WARN, "runtime", "%s says: %.*s", rank_text(job, peer), (int)length,
 		 (const char *)copy + 8);
 }

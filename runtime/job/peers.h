@@ -4,6 +4,15 @@
 #define RUNTIME_PEERS_H
 #include "sluice.h"
 
+/* Limits the reports of other ranks that this rank logs to ten in a minute. */
+struct report_limit {
+	uint64_t since_ns; /* the beginning of the minute; 0 at first */
+	unsigned passed, suppressed;
+};
+/* Returns 1 if a report that arrives now is logged. *suppressed_out: the number of reports that
+ * were not logged in the minute before, to be logged first. */
+int reports_pass(struct report_limit *limit, uint64_t now, unsigned *suppressed_out);
+
 /* Records the first failure of the job, logs it, and reports to all living peers which rank is to
  * blame. Returns code, or the code of an earlier failure. The token must be held, here and
  * in the functions below. */

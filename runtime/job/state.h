@@ -17,6 +17,7 @@
  *   failure                       the job's first failure, and how a rank leaves
  *   messages                      the messages of the collectives
  *   members                       continuing without lost workers
+ *   findings                      what ranks find wrong while they join
  *   peers                         the state of each peer, and what it means for the job
  *   heart                         heartbeats
  *   progress                      token, thread, waits; passes events to all of the above
@@ -35,6 +36,7 @@
 #include "job/group.h"
 #include "job/lines.h"
 #include "job/messages.h"
+#include "job/peers.h"
 #include "job/progress.h"
 #include "rdma/transport.h"
 #include "slurm/bootstrap.h"
@@ -85,6 +87,7 @@ struct sluice_job {
 	struct heart *heart; /* NULL in a simulated rank */
 	struct clients clients;
 	struct groups groups; /* all groups of a root */
+	struct report_limit reports; /* of a root */
 	struct group *group;  /* data of a group; NULL in a root */
 	/* These bits distinguish notifies and GETs of this group from those of other groups; 0 in a
 	 * root. */

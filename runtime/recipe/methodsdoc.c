@@ -9,7 +9,8 @@ static void print_methods(void)
 	for (size_t i = 0; i < n_methods; i++) {
 		const struct method *m = &methods[i];
 
-		printf(".It Cm %s\nFor %s.\n.br\nRecipe:\n.Ql %s\n.br\nCost: %s.\n.br\nPaper: %s.\n",
+		printf(".It Cm %s\nFor %s.\n.br\nRecipe:\n.Ql %s\n.br\nCost: %s.\n.br\nPaper: "
+		       "%s.\n",
 		       m->name, m->use, m->recipe, m->cost, m->paper);
 	}
 }

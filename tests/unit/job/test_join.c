@@ -2,6 +2,9 @@
  * A rank that cannot take part in the job tells the others, who need not wait for it until their
  * time-out. */
 #include "ranks.h"
+#include "base/log.h"
+#include "job/peers.h"
+#include "thinned.h"
 #include "cases.h"
 #include <string.h>
 #include <sys/resource.h>
@@ -140,4 +143,87 @@ TEST(init__attributes_without_their_size__EINVAL)
 	attr = (sluice_job_attr){ .size = sizeof attr, .warn_after_ms = -1 };
 	assert_int_equal(sluice_init(&attr, &job), SLUICE_EINVAL);
 	assert_non_null(strstr(sluice_last_error(), "negative"));
+}
+
+/* ---- equal messages of many ranks ----------------------------------------------- */
+
+/* The lines about settings, and the last of them. Other warnings depend on the machine. */
+static int lines_of_settings;
+static char last_line[1024];
+
+static void note_line(int level, const char *line, void *context)
+{
+	if (!strstr(line, "SLUICE_"))
+		return;
+	lines_of_settings++;
+	snprintf(last_line, sizeof(last_line), "%s", line);
+}
+
+static int leave_at_once(sluice_job *job, void *context)
+{
+	return 0;
+}
+
+static int simulate_with(const char *variable, const char *value, int ranks)
+{
+	lines_of_settings = 0;
+	sluice_set_log(note_line, NULL);
+	assert_int_equal(setenv(variable, value, 1), 0);
+	const int rc = sluice_simulate(NULL, ranks, leave_at_once, NULL);
+	assert_int_equal(unsetenv(variable), 0);
+	sluice_set_log(NULL, NULL);
+	return rc;
+}
+
+TEST(init__of_1000_ranks_with_a_wrong_setting__is_one_line)
+{
+	const int few = under_valgrind() || UNDER_THREAD_SANITIZER; /* which limit threads */
+
+	assert_int_equal(simulate_with("SLUICE_LOST_AFTER", "soon", few ? 40 : 1000),
+			 SLUICE_EINVAL);
+	assert_int_equal(lines_of_settings, 1);
+	assert_non_null(strstr(last_line, "environment variable SLUICE_LOST_AFTER=\"soon\""));
+	assert_non_null(
+		strstr(last_line, few ? " (on 40 ranks: 0-39)" : " (on 1000 ranks: 0-999)"));
+	assert_non_null(strstr(sluice_last_error(), "SLUICE_LOST_AFTER"));
+}
+
+TEST(init__of_40_ranks_with_an_unknown_variable__is_one_line)
+{
+	assert_int_equal(simulate_with("SLUICE_LOST_AFTR", "5s", 40), 0);
+	assert_int_equal(lines_of_settings, 1);
+	assert_non_null(strstr(last_line, "SLUICE_LOST_AFTR is unknown"));
+	assert_non_null(strstr(last_line, " (on 40 ranks: 0-39)"));
+}
+
+TEST_IN_RANKS(init__wrong_settings_of_two_ranks__rank_0_names_each_once, 4)
+{
+	sluice_job *job = NULL;
+
+	if (rank == 1 || rank == 2)
+		setenv("SLUICE_WARN_AFTER", rank == 1 ? "soon" : "late", 1);
+	log_capture();
+	const int rc = sluice_init(NULL, &job);
+	CHECK(!job && rc == (rank == 1 || rank == 2 ? SLUICE_EINVAL : SLUICE_EPEER));
+	CHECK(error_says("SLUICE_WARN_AFTER", NULL));
+	CHECK(log_saw("rank 1 (node n1) cannot take part", "\"soon\"", NULL, NULL) == !rank);
+	CHECK(log_saw("rank 2 (node n2) cannot take part", "\"late\"", NULL, NULL) == !rank);
+	CHECK(!rank || !log_saw("SLUICE_WARN_AFTER", NULL, NULL, NULL));
+	return 0;
+}
+
+TEST(reports__more_than_ten_in_a_minute__are_counted)
+{
+	struct report_limit limit = { 0 };
+	const uint64_t second = 1000000000;
+	unsigned suppressed;
+
+	for (unsigned i = 0; i < 14; i++) {
+		assert_int_equal(reports_pass(&limit, (1 + i) * second, &suppressed), i < 10);
+		assert_int_equal(suppressed, 0);
+	}
+	assert_int_equal(reports_pass(&limit, 61 * second, &suppressed), 1);
+	assert_int_equal(suppressed, 4);
+	assert_int_equal(reports_pass(&limit, 62 * second, &suppressed), 1);
+	assert_int_equal(suppressed, 0);
 }
