@@ -273,13 +273,14 @@ static int work(struct training *t)
 		return rc;
 	report_begin(&t->report, o, sluice_rank(t->job), step_of(t->model).steps, t->steps,
 		     t->steps_per_epoch, (double)workers * (double)o->batch);
-	report_say(
-		&t->report,
-		"%s with %zu parameters, %zu samples of %s, %d worker%s x %llu samples, %llu steps "
-		"per epoch; recipe %s",
-		o->model, t->network.count, t->train.rows, o->data, workers,
-		workers == 1 ? "" : "s", (unsigned long long)o->batch,
-		(unsigned long long)t->steps_per_epoch, sluice_recipe_text(t->model));
+	/* The words before the defaults; --plan prints all. */
+	const char *recipe = sluice_recipe_text(t->model), *rest = strstr(recipe, " warmup=");
+	report_say(&t->report,
+		   "%s, %zu parameters, %zu samples, %d worker%s x %llu, %llu steps per epoch; "
+		   "%.*s",
+		   o->model, t->network.count, t->train.rows, workers, workers == 1 ? "" : "s",
+		   (unsigned long long)o->batch, (unsigned long long)t->steps_per_epoch,
+		   (int)(rest ? (size_t)(rest - recipe) : strlen(recipe)), recipe);
 	if (!t->compute.ops->in_host)
 		report_say(&t->report, "rank %d trains on %s", sluice_rank(t->job), t->device);
 	if (t->test.dropped)
