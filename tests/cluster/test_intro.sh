@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Follows doc/intro.md: its programs must be the files of doc/intro, its commands must work as they stand, and
 # they must print the lines that the page shows. Also sends a signal to the program of step 4.
-# limit: 120 s
+# limit: 300 s
 . "$TOP/tests/cluster/lib.sh"
 page=$TOP/doc/intro.md
 ldd "$BUILD/.libs/libsluice.so" | grep -qE 'lib(asan|tsan|ubsan)' && skip "this library has a sanitizer, and cc does not link it"
@@ -55,7 +55,7 @@ done <"$page"
 rm -r saved
 ./resume 1000000000 >signalled &
 pid=$!
-wait_lines signalled 1 30 || fail "no 100 steps within 30 s"
+wait_lines signalled 1 60 || fail "no 100 steps within 60 s"
 kill -USR1 $pid
 wait $pid || fail "status $? after a signal"
 says signalled '^saved after [0-9]+ steps' || fail "a signal does not end the program with a checkpoint"

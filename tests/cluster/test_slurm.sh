@@ -2,7 +2,7 @@
 # The ways to start ranks that doc/cluster.md describes: a heterogeneous step, two steps side by side (--exact),
 # a step next to a running one (--overlap), an array, and a batch job that SIGUSR1 interrupts and another job
 # resumes. A requeued job would start only after two minutes, so the second job is submitted by hand.
-# limit: 240 s
+# limit: 500 s
 . "$TOP/tests/cluster/lib.sh"
 
 # digest FILE: of the last line of sluice-train in a file.
@@ -13,18 +13,19 @@ wanted() { # FILE DIGEST WHAT
 options="$small --recipe up=topk(0.01)"
 options+=" --shards 2"
 
+job_limit=150
 nodes=1
 job_ok two 2 $options
 nodes=2
 job_ok three 3 $options
 two=$(digest two.out)
 
-timeout 60 srun --mpi=pmix -N1 -n1 "$train" $options : -N1 -n2 "$train" $options >het 2>&1 ||
+timeout 150 srun --mpi=pmix -N1 -n1 "$train" $options : -N1 -n2 "$train" $options >het 2>&1 ||
 	{ cat het; fail "heterogeneous step: status $?"; }
 wanted het "$(digest three.out)" "heterogeneous step"
 
 export train options two
-timeout 90 salloc -Q -N1 -n4 bash -c '
+timeout 200 salloc -Q -N1 -n4 bash -c '
 	srun --exact --mpi=pmix -n2 "$train" $options >exact1 2>&1 &
 	srun --exact --mpi=pmix -n2 "$train" $options >exact2 2>&1 &
 	wait' || fail "salloc: status $?"
@@ -32,17 +33,17 @@ for file in exact1 exact2; do wanted $file "$two" "--exact"; done
 
 # The training ends only when it gets the signal, after the other step.
 export -f wait_lines
-timeout 90 salloc -Q -N1 -n2 bash -c '
+timeout 200 salloc -Q -N1 -n2 bash -c '
 	srun --mpi=pmix -n2 "$train" $options --epochs 100000 --metrics metrics --checkpoint forever >running 2>&1 &
 	pid=$!
-	wait_lines metrics 3 60 || exit 10
+	wait_lines metrics 3 120 || exit 10
 	srun --overlap --mpi=none -n1 hostname >overlap || exit 11
 	kill -0 $pid || exit 12
 	scancel --signal=USR1 "$SLURM_JOB_ID.0"
 	wait $pid' || { cat running; fail "--overlap: status $?"; }
 [ -s overlap ] && says running '^interrupted step=' || fail "--overlap: $(cat running)"
 
-timeout 90 sbatch --wait --array=1-2 -N1 -n2 -o 'array.%a' \
+timeout 200 sbatch --wait --array=1-2 -N1 -n2 -o 'array.%a' \
 	--wrap 'srun --mpi=pmix "$train" $options --seed $SLURM_ARRAY_TASK_ID' >array.log || { cat array.*; fail "array"; }
 wanted array.1 "$two" "task 1 of the array" # --seed 1, as above
 [ "$(digest array.2)" != "$two" ] && [ -n "$(digest array.2)" ] || { cat array.2; fail "task 2 of the array"; }
@@ -52,13 +53,13 @@ wanted array.1 "$two" "task 1 of the array" # --seed 1, as above
 batch() { # OPTION OF sbatch... -- OPTION OF sluice-train...
 	local of_sbatch=()
 	while [ "$1" != -- ]; do of_sbatch+=("$1"); shift; done
-	TRAIN=$train CHECKPOINT=$PWD/saved timeout 90 sbatch --parsable -N1 --ntasks-per-node=2 --time=5 "${of_sbatch[@]}" \
+	TRAIN=$train CHECKPOINT=$PWD/saved timeout 200 sbatch --parsable -N1 --ntasks-per-node=2 --time=5 "${of_sbatch[@]}" \
 		"$TOP/slurm/train.sbatch" $options "${@:2}"
 }
 id=$(batch -o first -- --metrics batch_metrics --sleep 0:20:3) || fail "sbatch: status $?"
-wait_lines batch_metrics 19 60 || { cat first; fail "no 19 steps of the batch job within 60 s"; }
+wait_lines batch_metrics 19 120 || { cat first; fail "no 19 steps of the batch job within 120 s"; }
 scancel --signal=USR1 "$id"
-for ((tries = 0; tries < 600; tries++)); do
+for ((tries = 0; tries < 1200; tries++)); do
 	! grep -q '^interrupted step=' first 2>/dev/null || break
 	sleep 0.1
 done
