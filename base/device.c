@@ -3,6 +3,7 @@
  * memory, so in a process without CUDA each call costs one comparison: that of the number of loaded
  * libraries. */
 #include "base/device.h"
+#include "base/env.h"
 #include "base/error.h"
 #include "base/module.h"
 #include "sluice.h"
@@ -29,7 +30,7 @@ static char reason[PATH_MAX + 256]; /* why loading failed; it is tried only once
 /* Sets module_file. If there is no module, returns -1 and writes the cause to `reason`. */
 static int choose_file(void)
 {
-	const char *named = getenv("SLUICE_GPU");
+	const char *named = env_text("SLUICE_GPU");
 
 	if (named && !strcmp(named, "off")) {
 		snprintf(reason, sizeof(reason), "the GPU module is switched off (SLUICE_GPU=off)");
@@ -144,7 +145,7 @@ static void *driver_in_process(void)
 int device_of(const void *p, const struct device_ops **ops_out)
 {
 	const struct device_ops *ops = loaded;
-	const char *why = "", *named = getenv("SLUICE_GPU");
+	const char *why = "", *named;
 	void *driver = NULL;
 	int device, found;
 
@@ -153,6 +154,7 @@ int device_of(const void *p, const struct device_ops **ops_out)
 		/* A module that SLUICE_GPU names is always asked, because it may bring its own
 		 * driver. */
 		driver = driver_in_process();
+		named = env_text("SLUICE_GPU");
 		if (!driver && !(named && strchr(named, '/')))
 			return 0;
 		ops = device_load(&why);
@@ -207,7 +209,7 @@ static int was_given_gpus(void)
 int device_bus_id(char *text, size_t cap)
 {
 	const struct device_ops *ops;
-	const char *why, *named = getenv("SLUICE_GPU");
+	const char *why, *named = env_text("SLUICE_GPU");
 	void *driver = driver_in_process();
 
 	if (driver)

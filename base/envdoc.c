@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Prints the list of SLUICE_* variables as mdoc for sluice(7). Runs at build time only. */
+ * Prints the list of SLUICE_* variables as mdoc for sluice(7), or with the argument "conf" the
+ * shorter list for sluice.conf(5). Runs at build time only. */
 #include "base/env.h"
 
 #include <string.h>
@@ -39,10 +40,13 @@ static void print_words(const char *opening, const char *words)
 	}
 }
 
-static void print_entry(const struct env_entry *entry)
+static void print_entry(const struct env_entry *entry, int whole)
 {
 	printf(".It Ev %s\n", entry->name);
-	print_sentences(entry->help);
+	if (whole)
+		print_sentences(entry->help);
+	else if (entry->kind == ENV_TEXT || entry->kind == ENV_PORTS)
+		printf("Value:\n.Ql \"%s\" .\n", entry->range);
 	if (entry->kind == ENV_CHOICE)
 		print_words("One of", entry->range);
 	else if (entry->kind == ENV_LIST)
@@ -55,11 +59,14 @@ static void print_entry(const struct env_entry *entry)
 		puts("Not set by default.");
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+	const int whole = argc < 2 || strcmp(argv[1], "conf") != 0;
+
 	puts(".Bl -tag -width Ds");
 	for (size_t i = 0; i < env_table_size; i++)
-		print_entry(&env_table[i]);
+		if (whole || !env_table[i].environment_only)
+			print_entry(&env_table[i], whole);
 	puts(".El");
 	return fflush(stdout) || ferror(stdout) ? 1 : 0;
 }

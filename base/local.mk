@@ -5,8 +5,10 @@ library_sources += \
 	base/both.h \
 	base/bytes.c base/bytes.h \
 	base/clock.h \
+	base/conf.c base/conf.h \
 	base/device.c base/device.h base/device_kernels.h \
 	base/env.c base/env.h \
+	base/env_table.c base/env_table.h \
 	base/error.c base/error.h \
 	base/local_rank.h \
 	base/log.c base/log.h \

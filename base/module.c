@@ -53,20 +53,31 @@ static int find_this_library(char self[PATH_MAX], const char **home)
 	return -1;
 }
 
-/* Writes the directory of modules in the installation to which self belongs. Returns -1 if self
- * does not lie in an installed directory: any user could have created a directory next to it. */
-static int folder_beside(const char *self, const char *home, char *folder, size_t cap)
+/* Writes the directory that configure has called `configured`, in the installation to which self
+ * belongs. Returns -1 if self does not lie in an installed directory: any user could have created a
+ * directory next to it. */
+static int folder_beside(const char *self, const char *home, const char *configured, char *folder,
+			 size_t cap)
 {
-	const size_t common = common_length(home, SLUICE_MODULE_DIR), tail = strlen(home + common);
+	const size_t common = common_length(home, configured), tail = strlen(home + common);
 	const char *slash = strrchr(self, '/');
 	const size_t n = slash ? (size_t)(slash - self) : 0;
 
 	if (!slash || n < tail || memcmp(self + n - tail, home + common, tail) != 0)
 		return -1;
-	return snprintf(folder, cap, "%.*s%s", (int)(n - tail), self, &SLUICE_MODULE_DIR[common]) <
+	return snprintf(folder, cap, "%.*s%s", (int)(n - tail), self, configured + common) <
 			       (int)cap ?
 		       0 :
 		       -1;
+}
+
+int module_beside(const char *configured, char *folder, size_t cap)
+{
+	char self[PATH_MAX];
+	const char *home;
+
+	return find_this_library(self, &home) ? -1 :
+						folder_beside(self, home, configured, folder, cap);
 }
 
 /* ---- the owner of a module ------------------------------------------------ */
@@ -145,6 +156,18 @@ static int check_owners(const char *path, const struct owners *owners, char *why
 	return check_owner(path, 1, owners, why, cap);
 }
 
+int module_check_owners(const char *path, char *why, size_t cap)
+{
+	char self[PATH_MAX];
+	const char *home;
+
+	find_this_library(self, &home);
+
+	const struct owners owners = find_owners(self);
+
+	return check_owners(path, &owners, why, cap);
+}
+
 /* Returns 1 and the path if the directory has the file, and 0 if it does not. Returns -1 and sets
  * why if the file must not be loaded. The path has no symbolic links, so the file that is loaded
  * later is the file that was checked. */
@@ -168,7 +191,8 @@ int module_find(const char *file, char *path, size_t cap)
 	char self[PATH_MAX], beside[PATH_MAX];
 	const char *home;
 	const int known = !find_this_library(self, &home),
-		  installed = known && !folder_beside(self, home, beside, sizeof(beside));
+		  installed = known &&
+			      !folder_beside(self, home, SLUICE_MODULE_DIR, beside, sizeof(beside));
 	const struct owners owners = find_owners(self);
 	int found = installed ? look_in(beside, file, &owners, path, cap) : 0;
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # The module of GPUs, loaded when memory of one is first seen (base/device.c) from where base/module.c finds it. Its
 # sources also run on the CPU, in tests/gpu/emulation.
-AM_CPPFLAGS += -DSLUICE_MODULE_DIR=\"$(pkglibdir)\" -DSLUICE_LIB_DIR=\"$(libdir)\" -DSLUICE_BIN_DIR=\"$(bindir)\"
+AM_CPPFLAGS += -DSLUICE_MODULE_DIR=\"$(pkglibdir)\" -DSLUICE_LIB_DIR=\"$(libdir)\" -DSLUICE_BIN_DIR=\"$(bindir)\" \
+	-DSLUICE_CONF_DIR=\"$(sysconfdir)\"
 
 gpu_c = gpu/choose.c gpu/compressor.c gpu/context.c gpu/encoder.c gpu/failure.c gpu/memory.c gpu/module.c gpu/plan.c \
 	gpu/selector.c gpu/sketcher.c

@@ -36,16 +36,16 @@ same() {
 
 # Checks each generated page if it was built. Otherwise checks its source, without the generated lists.
 generated=
-for page in sluice sluice_intro sluice_methods; do
-	built=$top_builddir/man/$page.7
+for page in sluice.7 sluice_intro.7 sluice_methods.7 sluice.conf.5; do
+	built=$top_builddir/man/$page
 	if [ ! -f "$built" ]; then
 		skipped "$built was not built; its source is checked instead"
-		built=$tmp/$page.7
-		sed '/^@[A-Z]*@$/d' "$man/$page.7.in" >"$built"
+		built=$tmp/$page
+		sed '/^@[A-Z]*@$/d' "$man/$page.in" >"$built"
 	fi
 	generated="$generated $built"
 done
-sluice7=${generated# }
+sluice7=${generated# } conf5=${generated##* }
 sluice7=${sluice7%% *}
 pages="$(echo "$man"/*.1) $(echo "$man"/*.3) $man/sluice_recipe.7$generated"
 
@@ -187,7 +187,7 @@ references() {
 	{ ls "$man" | sed -n 's/^\(sluice.*\)\.\([1-9]\)\(\.in\)\{0,1\}$/\1 \2/p'
 	  grep -v '^#' "$man/aliases" | sed 's/.* //; s/\./ /'; } | sort -u >"$tmp/known"
 	for page in $pages; do
-		sed -n 's/^\.Xr \(sluice[a-z_-]* [0-9]\).*/\1/p' "$page" | sort -u |
+		sed -n 's/^\.Xr \(sluice[a-z._-]* [0-9]\).*/\1/p' "$page" | sort -u |
 			comm -23 - "$tmp/known" >"$tmp/unknown"
 		[ ! -s "$tmp/unknown" ] || wrong "$page refers to $(tr '\n' ' ' <"$tmp/unknown")"
 	done
@@ -267,18 +267,21 @@ options() {
 }
 
 environment() {
-	grep -o '"SLUICE_[A-Z_]*"' "$top_srcdir/base/env.c" | tr -d '"' | grep -v '_$' >"$tmp/variables"
+	sed -n 's/^	{ "\(SLUICE_[A-Z_]*\)".*/\1/p' "$top_srcdir/base/env_table.c" >"$tmp/variables"
 	if [ ! -x "$top_builddir/base/envdoc" ] || [ ! -f "$top_builddir/man/sluice.7" ]; then
 		skipped "environment: base/envdoc was not built"
 	else
 		"$top_builddir/base/envdoc" | sed -n 's/^\.It Ev \(SLUICE_[A-Z_]*\).*/\1/p' >"$tmp/documented"
-		same "base/env.c" "$tmp/variables" "base/envdoc" "$tmp/documented"
+		same "base/env_table.c" "$tmp/variables" "base/envdoc" "$tmp/documented"
 		sed -n 's/^\.It Ev \(SLUICE_[A-Z_]*\).*/\1/p' "$sluice7" >"$tmp/printed"
-		same "base/env.c" "$tmp/variables" "ENVIRONMENT of sluice(7)" "$tmp/printed"
+		same "base/env_table.c" "$tmp/variables" "ENVIRONMENT of sluice(7)" "$tmp/printed"
+		"$top_builddir/base/envdoc" conf | sed -n 's/^\.It Ev \(SLUICE_[A-Z_]*\).*/\1/p' >"$tmp/in_files"
+		sed -n 's/^\.It Ev \(SLUICE_[A-Z_]*\).*/\1/p' "$conf5" >"$tmp/printed"
+		same "base/envdoc conf" "$tmp/in_files" "SETTINGS of sluice.conf(5)" "$tmp/printed"
 	fi
 	for page in $pages; do
 		for name in $(grep -o 'Ev SLUICE_[A-Z_]*' "$page" | sed 's/Ev //; /_$/d' | sort -u); do
-			grep -q "^$name\$" "$tmp/variables" || wrong "$page: no variable $name in base/env.c"
+			grep -q "^$name\$" "$tmp/variables" || wrong "$page: no variable $name in base/env_table.c"
 		done
 	done
 }

@@ -29,18 +29,19 @@ dist_man_MANS += \
 if BUILD_TRAIN
 dist_man_MANS += man/sluice-train.1
 endif
-nodist_man_MANS += man/sluice.7 man/sluice_intro.7 man/sluice_methods.7
-CLEANFILES += man/sluice.7 man/sluice_intro.7 man/sluice_methods.7 man/*.tmp
-EXTRA_DIST += man/sluice.7.in man/sluice_intro.7.in man/sluice_methods.7.in man/aliases man/check.sh man/markdown.awk
+nodist_man_MANS += man/sluice.7 man/sluice_intro.7 man/sluice_methods.7 man/sluice.conf.5
+CLEANFILES += man/sluice.7 man/sluice_intro.7 man/sluice_methods.7 man/sluice.conf.5 man/*.tmp
+EXTRA_DIST += man/sluice.7.in man/sluice_intro.7.in man/sluice_methods.7.in man/sluice.conf.5.in man/aliases man/check.sh man/markdown.awk
 
-# Its list of environment variables comes from the table of base/env.c.
+# Their lists of settings come from the table base/env_table.c.
 man/sluice.7: $(srcdir)/man/sluice.7.in base/envdoc$(EXEEXT)
-	$(AM_V_at)$(MKDIR_P) man
-	$(AM_V_at)./base/envdoc$(EXEEXT) > man/environment.tmp
-	$(AM_V_GEN)sed -e '/^@ENVIRONMENT@$$/{' -e 'r man/environment.tmp' -e 'd' -e '}' \
-		$(srcdir)/man/sluice.7.in > $@.tmp
-	$(AM_V_at)mv $@.tmp $@
-	$(AM_V_at)rm -f man/environment.tmp
+	$(AM_V_GEN)$(MKDIR_P) man && ./base/envdoc$(EXEEXT) > $@.list.tmp && \
+		sed -e '/^@ENVIRONMENT@$$/{' -e 'r $@.list.tmp' -e 'd' -e '}' $(srcdir)/man/sluice.7.in > $@.tmp && \
+		mv $@.tmp $@ && rm -f $@.list.tmp
+man/sluice.conf.5: $(srcdir)/man/sluice.conf.5.in base/envdoc$(EXEEXT)
+	$(AM_V_GEN)$(MKDIR_P) man && ./base/envdoc$(EXEEXT) conf > $@.list.tmp && \
+		sed -e '/^@SETTINGS@$$/{' -e 'r $@.list.tmp' -e 'd' -e '}' -e 's,@sysconfdir@,$(sysconfdir),g' \
+		$(srcdir)/man/sluice.conf.5.in > $@.tmp && mv $@.tmp $@ && rm -f $@.list.tmp
 
 # This page is doc/intro.md.
 man/sluice_intro.7: $(srcdir)/man/sluice_intro.7.in $(srcdir)/man/markdown.awk $(srcdir)/doc/intro.md
@@ -77,6 +78,6 @@ uninstall-man-aliases:
 # In the release commit, by the maintainer: one date for all pages.
 man-date:
 	sed -i "s/^\.Dd .*/.Dd $$(LC_ALL=C date '+%B %-d, %Y')/" \
-		$(srcdir)/man/*.[137] $(srcdir)/man/*.7.in
+		$(srcdir)/man/*.[137] $(srcdir)/man/*.[57].in
 
 TESTS += man/check.sh

@@ -72,6 +72,12 @@ SLUICE_API const char *sluice_last_error(void);
  * version. at_least may be NULL. Thread class: any. */
 SLUICE_API const char *sluice_version(const char *at_least);
 
+/* Writes the text of a setting such as "SLUICE_RECIPE" to value[0..bytes), ended by 0 and cut if
+ * necessary: the value that a job opened now would use without attributes, from the environment,
+ * sluice.conf(5) or the default. For programs and language bindings that need a setting before or
+ * without a job. Returns the length of the whole text. Errors: EINVAL. Thread class: any. */
+SLUICE_API int sluice_setting(const char *name, char *value, size_t bytes);
+
 /* Receives one log line without its newline. level: 0 error, 1 warning, 2 information, 3 debug. */
 typedef void (*sluice_log_fn)(int level, const char *line, void *context);
 

@@ -235,6 +235,7 @@ PROTOTYPES = {
     "sluice_strerror": (c_char_p, [c_int]),
     "sluice_last_error": (c_char_p, []),
     "sluice_version": (c_char_p, [c_char_p]),
+    "sluice_setting": (c_int, [c_char_p, c_char_p, c_size_t]),
     "sluice_init": (c_int, [POINTER(sluice_job_attr), _handle]),
     "sluice_split": (c_int, [_job, c_int, c_int, _handle]),
     "sluice_finalize": (None, [_handle]),

@@ -116,6 +116,13 @@ refused: List[str] = []  # why an installed library is not used
 lib, path, version, origin = _load()
 
 
+def setting(name: str) -> str:
+    """Returns a setting such as SLUICE_RECIPE: from the environment, sluice.conf, or the default."""
+    text = ctypes.create_string_buffer(1024)
+    check(lib.sluice_setting(name.encode(), text, len(text)))
+    return text.value.decode(errors="replace")
+
+
 def failure(code: int) -> Error:
     """Returns the exception for a negative code of this thread's last call."""
     sentence = lib.sluice_last_error() or lib.sluice_strerror(code)

@@ -9,7 +9,7 @@ import os
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Union
 
 from . import _abi
-from ._library import check, lib
+from ._library import check, lib, setting
 from ._vector import F32, GRADIENTS, NAMES, PARAMETERS, Pieces, vector
 from .errors import InvalidError
 from .recipe import Recipe, Rules, Tensors, attributes
@@ -23,9 +23,9 @@ _advised = False
 def _advise(job: "Job", recipe: Any, count: int) -> None:
     """One line of rank 0 if the recipe says nothing of compression, because then there is none."""
     global _advised
-    words = Recipe(str(recipe or "").strip() or os.environ.get("SLUICE_RECIPE"))
+    words = Recipe(str(recipe or "").strip() or setting("SLUICE_RECIPE") or None)
     dense = "up" not in words and "down" not in words and all(words.get(key) is not None for key in words.keys())
-    if _advised or not dense or job.rank != 0 or job.workers < 2 or os.environ.get("SLUICE_ADVICE") == "no":
+    if _advised or not dense or job.rank != 0 or job.workers < 2 or setting("SLUICE_ADVICE") == "no":
         return
     _advised = True
     logging.getLogger("sluice").warning(

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * sluice_plan(): describes in a text what a recipe will do. It needs no job, because it uses the
  * values that both halves compute from a recipe before they open anything. */
+#include "base/env.h"
 #include "calls/model_open.h"
 #include "model/kept.h"
 #include "shard/shard_setup.h"
@@ -494,7 +495,7 @@ int sluice_plan(const sluice_model_attr *given, int workers, int servers, int fo
 		return rc;
 
 	const char *recipe_text = attr->recipe && *attr->recipe ? attr->recipe :
-								  getenv("SLUICE_RECIPE");
+								  env_text("SLUICE_RECIPE");
 	const struct model_of made = { .text = recipe_text,
 				       .function = "sluice_plan",
 				       .size = workers + servers,

@@ -44,8 +44,7 @@ static int allowed(const struct settings *settings, const char *name)
 /* Returns 1 if the user has named the transports to use. */
 static int transports_named(void)
 {
-	const char *text = getenv("SLUICE_TRANSPORT");
-	return text && *text;
+	return env_text("SLUICE_TRANSPORT") != NULL;
 }
 
 static struct transport *opened(const sluice_job *job, const struct transport_ops *ops)

@@ -2,6 +2,7 @@ fuzz_targets = \
 	tests/fuzz/message_replay \
 	tests/fuzz/card_replay \
 	tests/fuzz/checkpoint_replay \
+	tests/fuzz/conf_replay \
 	tests/fuzz/histogram_replay \
 	tests/fuzz/peer_replay \
 	tests/fuzz/recipe_replay \
@@ -16,6 +17,7 @@ tests_fuzz_message_replay_SOURCES = tests/fuzz/message_fuzz.c $(fuzz_common)
 tests_fuzz_card_replay_SOURCES = tests/fuzz/card_fuzz.c $(fuzz_common)
 tests_fuzz_checkpoint_replay_SOURCES = \
 	tests/fuzz/checkpoint_fuzz.c tests/unit/reseal.h tests/unit/scratch.h $(fuzz_common)
+tests_fuzz_conf_replay_SOURCES = tests/fuzz/conf_fuzz.c $(fuzz_common)
 tests_fuzz_histogram_replay_LDADD = libestimate.la $(LDADD)
 tests_fuzz_histogram_replay_SOURCES = tests/fuzz/histogram_fuzz.c $(fuzz_common)
 tests_fuzz_recipe_replay_SOURCES = tests/fuzz/recipe_fuzz.c $(fuzz_common)

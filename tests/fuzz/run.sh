@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # run.sh SECONDS [TARGET...]: fuzzes each target for SECONDS with libFuzzer under the address and
-# undefined-behaviour sanitizers. The targets are message, card, checkpoint, recipe, histogram, frame, restore
-# and peer. Without TARGET, it fuzzes all of them. It starts from the target's corpus, and does not change the
+# undefined-behaviour sanitizers. The targets are message, card, checkpoint, conf, recipe, histogram,
+# frame, restore and peer. Without TARGET, it fuzzes all of them. It starts from the target's corpus, and does not change the
 # corpus.
 # With SECONDS 0 it runs only the corpus, so each run does the same. FUZZ_CORPUS is a folder in which new
 # inputs are kept, in a subfolder for each target.
@@ -10,7 +10,7 @@
 # other number for a finding. The input of a finding is kept, and its path is printed.
 set -eu
 
-targets="message card checkpoint recipe histogram frame restore peer"
+targets="message card checkpoint conf recipe histogram frame restore peer"
 usage()
 {
 	echo "usage: $0 SECONDS [TARGET...]; the targets are $targets" >&2
@@ -48,7 +48,7 @@ fi
 
 version=$(sed -n 's/^AC_INIT(\[sluice\], \[\([^]]*\)\].*/\1/p' "$top/configure.ac")
 flags='-std=gnu11 -D_GNU_SOURCE -DPACKAGE_VERSION="'"$version"'" -DSLUICE_MODULE_DIR="/nowhere" -O1 -g
-	-DSLUICE_LIB_DIR="/nowhere" -DSLUICE_BIN_DIR="/nowhere"
+	-DSLUICE_LIB_DIR="/nowhere" -DSLUICE_BIN_DIR="/nowhere" -DSLUICE_CONF_DIR="/nowhere"
 	-ffp-contract=off -fsanitize=address,undefined -fno-sanitize-recover=all -I. -Iruntime'
 
 # Compiles all sources except those that need libraries of the system: verbs, libfabric, and the launcher's

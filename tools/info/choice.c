@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Asks each transport to other nodes for its choice of device, or of provider and interface. */
+#include "base/env.h"
 #include "tools/info/probes.h"
 #ifdef HAVE_VERBS
 #include "rdma/verbs_device.h"
@@ -10,10 +11,10 @@ int verbs_choice(char sentence[FINDING_BYTES])
 {
 	struct verbs_device device;
 	char address[80];
-	const struct verbs_wanted wanted = { .device = getenv("SLUICE_DEVICE"),
-					     .interface = getenv("SLUICE_INTERFACE"),
-					     .gid_index = getenv("SLUICE_GID_INDEX"),
-					     .gid_net = getenv("SLUICE_GID_NET") };
+	const struct verbs_wanted wanted = { .device = env_text("SLUICE_DEVICE"),
+					     .interface = env_text("SLUICE_INTERFACE"),
+					     .gid_index = env_text("SLUICE_GID_INDEX"),
+					     .gid_net = env_text("SLUICE_GID_NET") };
 
 	if (verbs_device_choose(&wanted, &device)) {
 		snprintf(sentence, FINDING_BYTES, "%s", sluice_last_error());
@@ -65,7 +66,7 @@ int ofi_choice(struct fabric_choice *out)
 	struct ofi_choice choice;
 
 	*out = (struct fabric_choice){ 0 };
-	if (ofi_choose(getenv("SLUICE_PROVIDER"), getenv("SLUICE_INTERFACE"), &choice)) {
+	if (ofi_choose(env_text("SLUICE_PROVIDER"), env_text("SLUICE_INTERFACE"), &choice)) {
 		snprintf(out->sentence, sizeof(out->sentence), "%s", sluice_last_error());
 		return -1;
 	}

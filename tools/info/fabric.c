@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Reports on libfabric, which reaches nodes without RDMA: what the transport ofi would use here. It
  * is needed if SLUICE_TRANSPORT names it, or if it is allowed and there is no RDMA here. */
+#include "base/env.h"
 #include "tools/info/probes.h"
 #include <stdlib.h>
 #include <string.h>
@@ -55,7 +56,7 @@ static enum need need_of(const struct node *node)
 static void judge_choice(const struct node *node, struct report *r,
 			 const struct fabric_choice *choice, enum need need)
 {
-	const char *provider = getenv("SLUICE_PROVIDER");
+	const char *provider = env_text("SLUICE_PROVIDER");
 	const int meant = provider && *provider;
 
 	if (need == NOT_ALLOWED)

@@ -2,6 +2,7 @@
  * Checks GPUs for RDMA: the driver, the two ways to register GPU memory, and the PCI features
  * between NIC and GPU (IOMMU translation, ACS redirection). On a node without GPUs, these lines
  * are facts. */
+#include "base/env.h"
 #include "base/device.h"
 #include "rdma/card_choice.h"
 #include "rdma/card_list.h"
@@ -173,7 +174,7 @@ void probe_cards_of_ranks(int ranks, struct report *r)
 {
 	static struct neighbours all;
 	struct card cards[NEARNESS_CARDS];
-	const char *allowed = getenv("SLUICE_DEVICE");
+	const char *allowed = env_text("SLUICE_DEVICE");
 	char name[NAME_BYTES], why[192];
 	unsigned port;
 	size_t n = 0;

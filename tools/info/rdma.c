@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Checks RDMA devices, ports and GIDs in sysfs by the rules of the verbs transport. On this machine
  * it then gets the choice of the transport itself. */
+#include "base/env.h"
 #include "tools/info/probes.h"
 #include <stdlib.h>
 #include <string.h>
@@ -64,7 +65,7 @@ static void judge_gids(const struct node *node, struct report *r, const struct p
 	struct names gids;
 	char path[160], name[NAME_BYTES], best_text[LINE_BYTES] = "", best_index[64] = "";
 	int best = GID_NONE, seen = 0;
-	const char *wanted = getenv("SLUICE_GID_INDEX");
+	const char *wanted = env_text("SLUICE_GID_INDEX");
 	const int named = wanted && *wanted && strcmp(wanted, "auto");
 
 	snprintf(path, sizeof(path), "/sys/class/infiniband/%.60s/ports/%.20s", p->device,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Tests what shared memory between ranks of one machine needs: memory files, and the right to open
  * those of another process. */
+#include "base/env.h"
 #include "tools/info/probes.h"
 #include "rdma/huge.h"
 #include <errno.h>
@@ -82,7 +83,7 @@ static void name_namespace(struct report *r, const char *kind)
 
 static void name_huge_pages(struct report *r)
 {
-	const char *wanted = getenv("SLUICE_HUGE_PAGES");
+	const char *wanted = env_text("SLUICE_HUGE_PAGES");
 	const int reserved = wanted && strcmp(wanted, "reserved") == 0;
 	struct huge_facts facts;
 

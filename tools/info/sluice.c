@@ -41,13 +41,9 @@ static int listed(const char *list, const char *name)
 
 static int listed_as_transport(const char *name)
 {
-	for (size_t i = 0; i < env_table_size; i++)
-		if (!strcmp(env_table[i].name, "SLUICE_TRANSPORT")) {
-			const char *text = getenv("SLUICE_TRANSPORT");
+	char list[256];
 
-			return listed(text && *text ? text : env_table[i].fallback, name);
-		}
-	return 0;
+	return sluice_setting("SLUICE_TRANSPORT", list, sizeof(list)) > 0 && listed(list, name);
 }
 
 int transport_allowed(const char *name)
@@ -57,7 +53,7 @@ int transport_allowed(const char *name)
 
 int transport_named(const struct node *node, const char *name)
 {
-	const char *text = getenv("SLUICE_TRANSPORT");
+	const char *text = env_text("SLUICE_TRANSPORT");
 
 	return (node->needs_verbs && !strcmp(name, "verbs")) || (text && listed(text, name));
 }
@@ -81,7 +77,7 @@ const char *bytes_text(uint64_t bytes)
 static void take_log_line(int level, const char *line, void *context)
 {
 	report_add(context, level == 0 ? VERDICT_FAIL : VERDICT_WARN, section, "environment",
-		   "correct or unset it", "%s", line);
+		   "correct or remove it", "%s", line);
 }
 
 /* Drops a line that reports the same fact as the finding. The finding names the variable, too. */
@@ -122,13 +118,13 @@ static void settings(struct report *r)
 	int rc = env_load(&effective);
 	sluice_set_log(drop_log_line, NULL);
 	if (!rc && recipe_parse(effective.recipe, &recipe))
-		report_add(r, VERDICT_FAIL, section, "environment", "correct or unset it",
-			   "environment variable SLUICE_RECIPE=\"%.120s\": %s", effective.recipe,
+		report_add(r, VERDICT_FAIL, section, "environment", "correct or remove it",
+			   "SLUICE_RECIPE=\"%.120s\": %s", effective.recipe,
 			   sluice_last_error());
 	sluice_set_log(NULL, NULL);
 	if (r->n == before)
 		report_add(r, VERDICT_OK, section, "environment", NULL,
-			   "every SLUICE_* variable is known and valid");
+			   "every setting is known and valid");
 	if (rc || !(memory = open_memstream(&text, &bytes)))
 		return;
 	env_dump(&effective, memory);

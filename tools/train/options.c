@@ -406,7 +406,7 @@ static int take_text(struct options *o, struct complaint *complaint)
 int options_parse(int argc, char **argv, struct options *options, enum options_action *action,
 		  struct complaint *complaint)
 {
-	const char *from_environment = getenv("SLUICE_RECIPE");
+	char configured[2]; /* only whether SLUICE_RECIPE is set */
 	char refused[REFUSED_BYTES];
 	int key, index = 0;
 
@@ -415,7 +415,7 @@ int options_parse(int argc, char **argv, struct options *options, enum options_a
 		.data = default_data,
 		.model = "mlp:256,128",
 		.device = "cpu",
-		.recipe = from_environment && *from_environment ? NULL : SPARSE_RECIPE,
+		.recipe = sluice_setting("SLUICE_RECIPE", configured, sizeof(configured)) > 0 ? NULL : SPARSE_RECIPE,
 		.epochs = 5,
 		.batch = 64,
 		.seed = 1,

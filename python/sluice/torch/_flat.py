@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The position of each parameter in the flat vector of a model."""
 import ctypes
-import os
 from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 import torch
 
-from .._library import check, lib
+from .._library import check, lib, setting
 from .._vector import BF16, F16, F32
 from ..errors import Error, InvalidError
 from ..job import Job
@@ -179,7 +178,7 @@ def with_clip(text: Any, clip: Optional[float], what: str) -> Any:
         return text
     if not 0 < clip < float("inf"):
         raise InvalidError(f"{what}: clip={clip}, must be finite and > 0")
-    recipe = Recipe(str(text or "").strip() or os.environ.get("SLUICE_RECIPE"))
+    recipe = Recipe(str(text or "").strip() or setting("SLUICE_RECIPE") or None)
     said = recipe.get("clip", "none")
     try:
         agrees = said == "none" or float(str(said)) == clip
@@ -204,7 +203,7 @@ def with_update_none(text: Any, what: str, clip: Optional[float] = None) -> Any:
     Another update is refused. clip: as in with_clip().
     """
     given = str(text or "").strip()
-    recipe = Recipe(with_clip(given or os.environ.get("SLUICE_RECIPE"), clip, what))
+    recipe = Recipe(with_clip(given or setting("SLUICE_RECIPE") or None, clip, what))
     if recipe.get("signal") == "drift" or any(recipe.get(key) is None and _names_drift(key) for key in recipe.keys()):
         raise InvalidError(f"{what}: {'the recipe' if given else 'SLUICE_RECIPE'} has signal=drift, so the ranks exchange "
                            "parameters and not gradients: use sluice.torch.LocalSteps")

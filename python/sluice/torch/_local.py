@@ -5,7 +5,6 @@ The parameters stay where they are. At an exchange they are pushed and pulled in
 library keeps the common ones in host memory.
 """
 import contextlib
-import os
 import re
 import warnings
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Union
@@ -13,6 +12,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tupl
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
+from .._library import setting
 from .._vector import Pieces
 from ..errors import InvalidError
 from ..job import Job
@@ -26,7 +26,7 @@ _NAME = "sluice.torch.LocalSteps"
 
 def _recipe_of(given: Union[str, Recipe, None], count: int, workers: int, steps_per_epoch: int) -> Recipe:
     """Returns the whole recipe, which must have signal=drift."""
-    text = str(given or "").strip() or os.environ.get("SLUICE_RECIPE", "").strip() or "diloco"
+    text = str(given or "").strip() or setting("SLUICE_RECIPE").strip() or "diloco"
     recipe = Recipe(text).complete(count, workers, steps_per_epoch=steps_per_epoch or 1000)
     if recipe.get("signal") != "drift":
         raise InvalidError(f"{_NAME}: the recipe '{text}' has signal={recipe.get('signal')}, so the ranks would exchange "

@@ -5,11 +5,11 @@ Called by _ddp.py, _fsdp.py and _optimizer.py when a model is opened, and before
 checkpoints change momenta too.
 """
 import logging
-import os
 import warnings
 import weakref
 from typing import Any, List, Optional, Union
 
+from .._library import setting
 from ..errors import InvalidError
 from ..job import Job
 from ..recipe import Recipe
@@ -62,7 +62,7 @@ def _movable_of(optimizer: Any) -> List[float]:
 def chosen(recipe: Union[str, Recipe, None], optimizers: List[Any], adapt: bool, job: Job,
            what: str) -> Union[str, Recipe, None]:
     """Returns the recipe, or the one that suits the optimizers if neither the program nor SLUICE_RECIPE names one."""
-    if not optimizers or str(recipe or "").strip() or os.environ.get("SLUICE_RECIPE", "").strip():
+    if not optimizers or str(recipe or "").strip() or setting("SLUICE_RECIPE").strip():
         return recipe
     found = []
     for one in optimizers:
@@ -86,7 +86,7 @@ def chosen(recipe: Union[str, Recipe, None], optimizers: List[Any], adapt: bool,
             raise InvalidError(f"{what}: adapt=True moves the momentum of SGD to the recipe, and its groups have several, "
                                f"{' and '.join(f'{m:g}' for m in momenta)}: give all of them the same")
         method = f"sgdm signal=momentum({momenta[0]:g})"
-    if job.rank == 0 and os.environ.get("SLUICE_ADVICE") != "no":
+    if job.rank == 0 and setting("SLUICE_ADVICE") != "no":
         _log.warning("%s: no recipe was given, so %s selects %s of sluice_recipe(7). Pass it as the recipe to leave "
                      "this line out.", what, " and ".join(type(one).__name__ for one in optimizers), method)
     return method

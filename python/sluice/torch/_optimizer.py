@@ -5,13 +5,13 @@ All gradients are views of one flat vector, which is pushed in place. Without in
 another flat vector, which the pull changes in place, and the shards make the step.
 """
 import inspect
-import os
 import warnings
 import weakref
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple, Union
 
 import torch
 
+from .._library import setting
 from ..errors import InvalidError
 from ..job import Job
 from ..model import Model, totals_of
@@ -243,7 +243,7 @@ class Optimizer(NotPickled, torch.optim.Optimizer):
             return None
         usual = 0.0
         if None in self._decays:
-            text = str(recipe or "").strip() or os.environ.get("SLUICE_RECIPE")
+            text = str(recipe or "").strip() or setting("SLUICE_RECIPE") or None
             usual = _decay_of(Recipe(text).complete(steps_per_epoch=steps_per_epoch or 1000))
         return [(factor, usual if decay is None else decay)
                 for group, factor, decay in zip(self.param_groups, self._factors, self._decays)

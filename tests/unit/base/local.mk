@@ -2,6 +2,7 @@
 # Unit tests of base/.
 check_PROGRAMS += \
 	tests/unit/test_bytes \
+	tests/unit/test_conf \
 	tests/unit/test_device \
 	tests/unit/test_env \
 	tests/unit/test_local_rank \
@@ -10,6 +11,7 @@ check_PROGRAMS += \
 	tests/unit/test_nearest \
 	tests/unit/test_room
 tests_unit_test_bytes_SOURCES = tests/unit/base/test_bytes.c
+tests_unit_test_conf_SOURCES = tests/unit/base/test_conf.c tests/unit/scratch.h
 tests_unit_test_device_SOURCES = tests/unit/base/test_device.c
 tests_unit_test_device_CPPFLAGS = $(AM_CPPFLAGS) -DFAKE_DRIVER=\"$(abs_top_builddir)/tests/unit/.libs/libcuda.so.1\"
 if HAVE_CUDA

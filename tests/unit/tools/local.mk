@@ -41,7 +41,7 @@ tests_unit_test_train_cuda_CPPFLAGS = $(AM_CPPFLAGS) \
 tests_unit_test_train_cuda_DEPENDENCIES = tests/unit/libcases.la libtrain.la libsluice_train_emulated.la libcublas_emulated.la
 tests_unit_test_train_cuda_LDADD = libtrain.la $(cases) -lm -ldl
 tests_unit_test_train_options_SOURCES = tests/unit/tools/test_train_options.c
-tests_unit_test_train_options_LDADD = libtrain.la $(cases)
+tests_unit_test_train_options_LDADD = libtrain.la $(LDADD)
 # With the program itself.
 dist_check_SCRIPTS += tests/unit/tools/diverging.sh tests/unit/tools/left_out.sh \
 	tests/unit/tools/local_steps.sh
