@@ -36,10 +36,15 @@ void findings_log_errors(const struct log_gathered *gathered, const char *except
 	each_line(gathered, LOG_ERROR, log_unless, (void *)(uintptr_t)except);
 }
 
+void findings_log_warnings(const struct log_gathered *gathered)
+{
+	each_line(gathered, LOG_WARN, log_unless, NULL);
+}
+
 void findings_log(const struct log_gathered *gathered)
 {
-	each_line(gathered, LOG_ERROR, log_unless, NULL);
-	each_line(gathered, LOG_WARN, log_unless, NULL);
+	findings_log_errors(gathered, NULL);
+	findings_log_warnings(gathered);
 }
 
 static void append(enum log_level level, const char *line, void *context)

@@ -14,6 +14,8 @@ extern const char findings_reason[8], findings_warnings[8]; /* names of entries 
 /* Logs the gathered errors, except the one with this text (NULL: all). With a text, that error is
  * told by findings_tell(). */
 void findings_log_errors(const struct log_gathered *gathered, const char *except);
+/* Logs the gathered warnings, if the records were not exchanged. */
+void findings_log_warnings(const struct log_gathered *gathered);
 /* Logs all gathered lines, if this rank cannot reach the others. */
 void findings_log(const struct log_gathered *gathered);
 /* Writes the gathered warnings to text[FINDING_BYTES], one in a line, and returns their length. */

@@ -199,11 +199,13 @@ static int add_record_entry(const char *name, int number, const uint8_t *bytes, 
 	return 0;
 }
 
-/* Adds this rank's warnings, or logs them if the record has no room. */
+/* Adds this rank's warnings, or logs them if the record has no room. Ends the gathering, because
+ * nothing would log a line that is gathered from here on. */
 static void add_warnings(const struct log_gathered *found, uint8_t payload[RECORD_PAYLOAD_BYTES],
 			 size_t *at)
 {
 	char text[FINDING_BYTES];
+	log_gather(NULL);
 	const size_t n = findings_collect(found, text);
 	if (n && *at + 12 + n <= RECORD_PAYLOAD_BYTES - LAST_ENTRIES_BYTES)
 		add_record_entry(findings_warnings, 0, (const uint8_t *)text, n, payload, at);
@@ -446,7 +448,9 @@ static int exchange_records(sluice_job *job, struct bootstrap *boot, int rc, int
 	job->records = NULL;
 	int err = job->sim_rank ? sim_rank_exchange(job->sim_rank, payload, bytes, &job->records) :
 				  bootstrap_exchange(boot, payload, bytes, &job->records);
-	if (!err)
+	if (err)
+		findings_log_warnings(found);
+	else
 		findings_tell(job);
 	if (rc) {
 		if (err)

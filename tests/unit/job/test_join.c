@@ -149,12 +149,16 @@ TEST(init__attributes_without_their_size__EINVAL)
 
 /* The lines about settings, and the last of them. Other warnings depend on the machine. */
 static int lines_of_settings;
-static char last_line[1024];
+static char last_line[1024], *times_seen; /* times_seen[i]: of SLUICE_UNHEARD_OF_i, or NULL */
 
 static void note_line(int level, const char *line, void *context)
 {
+	const char *number = strstr(line, "SLUICE_UNHEARD_OF_");
+
 	if (!strstr(line, "SLUICE_"))
 		return;
+	if (times_seen && number)
+		times_seen[atoi(number + strlen("SLUICE_UNHEARD_OF_"))]++;
 	lines_of_settings++;
 	snprintf(last_line, sizeof(last_line), "%s", line);
 }
@@ -194,6 +198,33 @@ TEST(init__of_40_ranks_with_an_unknown_variable__is_one_line)
 	assert_int_equal(lines_of_settings, 1);
 	assert_non_null(strstr(last_line, "SLUICE_LOST_AFTR is unknown"));
 	assert_non_null(strstr(last_line, " (on 40 ranks: 0-39)"));
+}
+
+enum { UNHEARD_OF = 40 };
+
+static void expect_each_once(int variables)
+{
+	char name[32], seen[UNHEARD_OF] = { 0 };
+
+	for (int i = 0; i < variables; i++) {
+		snprintf(name, sizeof(name), "SLUICE_UNHEARD_OF_%02d", i);
+		assert_int_equal(setenv(name, "1", 1), 0);
+	}
+	times_seen = seen;
+	assert_int_equal(simulate_with("SLUICE_LOST_AFTER", "5s", 1), 0);
+	times_seen = NULL;
+	for (int i = 0; i < variables; i++) {
+		snprintf(name, sizeof(name), "SLUICE_UNHEARD_OF_%02d", i);
+		assert_int_equal(unsetenv(name), 0);
+		assert_int_equal(seen[i], 1);
+	}
+}
+
+/* The first number has more bytes than a finding, the second has more than a rank gathers. */
+TEST(init__with_many_unknown_variables__logs_each_once)
+{
+	expect_each_once(12);
+	expect_each_once(UNHEARD_OF);
 }
 
 TEST_IN_RANKS(init__wrong_settings_of_two_ranks__rank_0_names_each_once, 4)
