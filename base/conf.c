@@ -48,7 +48,7 @@ static const struct env_entry *find_entry(const char *name)
 
 /* Takes one line, which may be overwritten. */
 static int take_line(char *line, const struct conf_value *at,
-		     struct conf_value values[ENV_ENTRIES_MAX], struct conf_value *unknown,
+		     struct conf_value values[ENV_ENTRIES_MAX], conf_unknown_fn unknown,
 		     char why[REASON_BYTES])
 {
 	char *name = trim(line), *equals = strchr(name, '=');
@@ -65,8 +65,8 @@ static int take_line(char *line, const struct conf_value *at,
 	const struct env_entry *entry = find_entry(name);
 
 	if (!entry) {
-		if (!unknown->text)
-			*unknown = (struct conf_value){ name, at->file, at->line };
+		if (unknown)
+			unknown(&(struct conf_value){ name, at->file, at->line });
 		return 0;
 	}
 	if (entry->environment_only) {
@@ -87,12 +87,11 @@ static int take_line(char *line, const struct conf_value *at,
 }
 
 int conf_parse(char *bytes, size_t n, const char *file, struct conf_value values[ENV_ENTRIES_MAX],
-	       struct conf_value *unknown, char why[CONF_WHY_BYTES])
+	       conf_unknown_fn unknown, char why[CONF_WHY_BYTES])
 {
 	struct conf_value at = { NULL, file, 0 };
 	char *rest = bytes, *line, reason[REASON_BYTES];
 
-	*unknown = (struct conf_value){ 0 };
 	for (size_t i = 0; i < n; i++)
 		if (((unsigned char)bytes[i] < ' ' && !is_space(bytes[i]) && bytes[i] != '\n') ||
 		    bytes[i] == 0x7f) {
@@ -269,17 +268,15 @@ static int read_files(struct conf *conf, int quiet)
 
 	for (int i = 0; i < CONF_FILES && !rc; i++) {
 		struct conf_file *file = &conf->file[i];
-		struct conf_value unknown;
 
 		if (!*file->path)
 			continue;
 		rc = read_file(file, quiet);
 		if (rc)
 			break;
-		if (conf_parse(file->bytes, file->n, file->path, conf->values, &unknown, why))
+		if (conf_parse(file->bytes, file->n, file->path, conf->values,
+			       quiet ? NULL : warn_of, why))
 			return refuse(SLUICE_EINVAL, file->path, why, quiet);
-		if (unknown.text && !quiet)
-			warn_of(&unknown);
 	}
 	return rc;
 }

@@ -23,8 +23,10 @@ int conf_load(void);
  * read; a file that conf_load() would refuse then counts as empty. The texts stay valid. Any thread
  * may call this. */
 struct conf_value conf_value(size_t entry);
-/* Cuts bytes[0..n), whose byte n is 0, into texts, and adds their values. unknown receives the
- * first unknown name, or NULL. Returns 0, or -1 and why. */
+/* Receives the name, file and line of a setting that does not exist. */
+typedef void (*conf_unknown_fn)(const struct conf_value *name);
+/* Cuts bytes[0..n), whose byte n is 0, into texts, and adds their values. Calls unknown, if it is
+ * not NULL, for each unknown name. Returns 0, or -1 and why. */
 int conf_parse(char *bytes, size_t n, const char *file, struct conf_value values[ENV_ENTRIES_MAX],
-	       struct conf_value *unknown, char why[CONF_WHY_BYTES]);
+	       conf_unknown_fn unknown, char why[CONF_WHY_BYTES]);
 #endif

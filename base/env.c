@@ -391,6 +391,9 @@ int env_load(struct settings *out)
 
 int sluice_setting(const char *name, char *value, size_t bytes)
 {
+	if (!value && bytes)
+		return fail(SLUICE_EINVAL, "sluice_setting: value is NULL, but has %zu bytes",
+			    bytes);
 	for (size_t i = 0; name && i < env_table_size; i++)
 		if (strcmp(env_table[i].name, name) == 0) {
 			const struct conf_value in_file = conf_value(i);

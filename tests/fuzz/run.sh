@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # run.sh SECONDS [TARGET...]: fuzzes each target for SECONDS with libFuzzer under the address and
-# undefined-behaviour sanitizers. The targets are message, card, checkpoint, conf, recipe, histogram,
-# frame, restore and peer. Without TARGET, it fuzzes all of them. It starts from the target's corpus, and does not change the
-# corpus.
+# undefined-behaviour sanitizers. The targets are message, card, checkpoint, conf, recipe, histogram, frame,
+# restore and peer. Without TARGET, it fuzzes all of them. It starts from the target's corpus, and does not
+# change the corpus.
 # With SECONDS 0 it runs only the corpus, so each run does the same. FUZZ_CORPUS is a folder in which new
 # inputs are kept, in a subfolder for each target.
 # Status: 0 for no finding, 2 for a wrong argument, 77 if there is no clang or no fuzzer runtime, and any

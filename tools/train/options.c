@@ -406,7 +406,8 @@ static int take_text(struct options *o, struct complaint *complaint)
 int options_parse(int argc, char **argv, struct options *options, enum options_action *action,
 		  struct complaint *complaint)
 {
-	char configured[2]; /* only whether SLUICE_RECIPE is set */
+	char start[2];
+	const int configured = sluice_setting("SLUICE_RECIPE", start, sizeof(start)) > 0;
 	char refused[REFUSED_BYTES];
 	int key, index = 0;
 
@@ -415,7 +416,7 @@ int options_parse(int argc, char **argv, struct options *options, enum options_a
 		.data = default_data,
 		.model = "mlp:256,128",
 		.device = "cpu",
-		.recipe = sluice_setting("SLUICE_RECIPE", configured, sizeof(configured)) > 0 ? NULL : SPARSE_RECIPE,
+		.recipe = configured ? NULL : SPARSE_RECIPE,
 		.epochs = 5,
 		.batch = 64,
 		.seed = 1,
