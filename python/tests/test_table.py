@@ -20,6 +20,7 @@ import ranks
 import sluice
 import sluice.torch
 from ranks import refused
+from sluice.torch.integrations import load_part, save_part
 
 RANKS = 2
 DENSE, SPARSE = "up=all down=all", "up=topk(0.2) down=topk(0.4)"
@@ -42,7 +43,7 @@ def sgd(model, **options):
 
 
 def copies(job):
-    """Whatever torch copies and pickles of DDP works with a compressed model; what has connections refuses."""
+    """Copies and pickles of a compressed DDP model work. Objects that have connections refuse both."""
     ddp = DistributedDataParallel(network())
     state = sluice.torch.compress(ddp, SPARSE, job=job)
     optimizer = sgd(ddp)
@@ -103,6 +104,44 @@ def statistics_of_norm_layers(job):
         warnings.simplefilter("error")
         optimizer.verify()
     optimizer.close()
+
+
+class Counting(nn.Linear):
+    """A layer that replaces a buffer in forward(), and has one that torch does not write to."""
+
+    def __init__(self):
+        super().__init__(3, 2)
+        self.register_buffer("seen", torch.zeros(1))
+        self.register_buffer("mask", torch.arange(3).expand(2, 3))
+
+    def forward(self, x):
+        self.seen = self.seen + x.mean()
+        return super().forward(x)
+
+
+def other_buffers(job):
+    model = Counting()
+    optimizer = sluice.torch.Optimizer(model, DENSE, inner=sgd(model), job=job)
+    model(torch.full((2, 3), float(job.rank)))
+    optimizer.average_buffers()
+    assert model.seen.item() == (RANKS - 1) / 2 and model.mask[1].tolist() == [0, 1, 2]
+    optimizer.close()
+
+
+def unreadable_part(job, folder):
+    """A file of rank 1 that is no state of it: the error is on both ranks, and rank 1 names the file."""
+    ddp = DistributedDataParallel(network())
+    state = sluice.torch.compress(ddp, DENSE, job=job)
+    step_of(ddp, sgd(ddp), job, 0)
+    path = os.path.join(folder, f"part{job.rank}")
+    save_part(state, path)
+    state.close()
+    if job.rank:
+        with open(path, "wb") as file:
+            file.write(b"cut off")
+    state = sluice.torch.compress(ddp, DENSE, job=job)
+    refused(lambda: load_part(state, path), ("rank 1", f"rank 1 cannot read {path}")[job.rank])
+    state.close()
 
 
 def one_rank_alone(job):
@@ -170,11 +209,12 @@ def no_recipe(job):
     state.close()
 
 
-def rank_works(job, _):
+def rank_works(job, folder):
     sluice.torch.process_group(job)
-    for check in (copies, many_models, statistics_of_norm_layers, one_rank_alone, schedules, texts, unfrozen, no_recipe):
+    for check in (copies, many_models, statistics_of_norm_layers, other_buffers, one_rank_alone, schedules, texts, unfrozen, no_recipe):
         print(check.__name__, flush=True)
         check(job)
+    unreadable_part(job, folder)
     job.close()
 
 

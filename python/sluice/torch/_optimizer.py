@@ -64,6 +64,11 @@ def _check_inner(inner: torch.optim.Optimizer) -> None:
                            "Sluice exchanges one: take an optimizer whose step() needs no closure")
 
 
+def _stored(buffer: torch.Tensor) -> torch.Tensor:
+    """Returns a view that has each value in memory once, because torch does not write to what expand() returned."""
+    return buffer[tuple(slice(1) if stride == 0 else slice(None) for stride in buffer.stride())]
+
+
 def _backward_of(optimizer: Optional["Optimizer"]) -> None:
     if optimizer is not None:
         optimizer._note_backward()
@@ -125,9 +130,7 @@ class Optimizer(NotPickled, torch.optim.Optimizer):
         if inner is not None and any(own for _, own in groups):
             raise InvalidError("sluice.torch.Optimizer: with inner= its groups have lr and weight_decay: give here "
                                "all parameters without groups")
-        # Without DistributedDataParallel, each rank updates the statistics of norm layers with its own rows.
-        self._buffers = [(name, b) for name, b in params.named_buffers() if b.numel()
-                         ] if isinstance(params, torch.nn.Module) else []
+        self._module = params if isinstance(params, torch.nn.Module) else None
         self._given = [pair for pairs, _ in groups for pair in pairs]
         self._given_ids = {id(p) for _, p in self._given}
         self.layout = Layout((name, p) for name, p in self._given if p.requires_grad)
@@ -189,7 +192,7 @@ class Optimizer(NotPickled, torch.optim.Optimizer):
         for _, p in self._everything():
             if not p.requires_grad:
                 broadcast(self.job, p, 0)
-        for _, b in self._buffers:
+        for _, b in self._buffers():
             broadcast(self.job, b, 0)
         self.copied_bytes = 0
         self.skipped_steps = 0
@@ -216,8 +219,8 @@ class Optimizer(NotPickled, torch.optim.Optimizer):
         if self._uneven:
             raise InvalidError(f"{what}: uneven=True, but all ranks are needed, and one that is in join() cannot take part: "
                                "leave one of the two out")
-        wanted = wanted_recipe(self.job, recipe, self.layout.count, self._options["steps_per_epoch"],
-                               clip, what)
+        wanted = wanted_recipe(self.job, recipe, self.layout.count, self.job.workers,
+                               self._options["steps_per_epoch"], clip, what)
         stats = self.model.stats()
 
         def open_new() -> Model:
@@ -257,6 +260,12 @@ class Optimizer(NotPickled, torch.optim.Optimizer):
             for i, p in enumerate(group["params"]):
                 if id(p) not in self._given_ids:
                     yield f"parameter {i} of group {g}", p
+
+    def _buffers(self) -> List[Tuple[str, torch.Tensor]]:
+        """Returns the buffers of the module, which forward() may have replaced by other tensors. Without
+        DistributedDataParallel, each rank updates the statistics of norm layers with its own samples."""
+        found = self._module.named_buffers() if self._module is not None else ()
+        return [(name, _stored(b)) for name, b in found if b.numel() and b.layout == torch.strided]
 
     # ---- a step ---------------------------------------------------------------------------------
 
@@ -502,25 +511,27 @@ class Optimizer(NotPickled, torch.optim.Optimizer):
         """Compares the parameters over the workers; returns their digest, else names one that differs.
 
         Buffers of a module, such as the running statistics of BatchNorm, may differ, because each rank updates them
-        with its own rows. There is then one warning; see average_buffers().
+        with its own samples. There is then one warning; see average_buffers().
         """
         found = verify(self.job, self._everything())
-        if self._buffers:
+        buffers = self._buffers()
+        if buffers:
             try:
-                verify(self.job, self._buffers)
+                verify(self.job, buffers)
             except InvalidError as error:
                 warnings.warn(f"the parameters are equal, but the buffer {str(error).partition('. ')[0]}: each rank has updated "
-                              "it with its own rows. Call average_buffers() on all ranks before you evaluate or save",
+                              "it with its own samples. Call average_buffers() on all ranks before you evaluate or save",
                               stacklevel=2)
         return found
 
     def average_buffers(self) -> None:
         """Each floating-point buffer of the module becomes its mean over the workers, and the others become those of
         rank 0. Collective. Call it before evaluating or saving a model with BatchNorm."""
-        means = [b for _, b in self._buffers if b.is_floating_point()]
+        buffers = [b for _, b in self._buffers()]
+        means = [b for b in buffers if b.is_floating_point()]
         if means:
             average(self.job, means)
-        for _, b in self._buffers:
+        for b in buffers:
             if not b.is_floating_point():
                 broadcast(self.job, b, 0)
 

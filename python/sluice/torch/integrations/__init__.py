@@ -5,7 +5,7 @@ Each rank's state of the compression is in a file next to the framework's checkp
 rank 0 of these frameworks writes only its own state.
 """
 import os
-from typing import Any
+from typing import Any, Optional
 
 import torch
 
@@ -20,16 +20,21 @@ def save_part(state: Any, path: str) -> None:
 
 
 def load_part(state: Any, path: str) -> int:
-    """Loads what save_part() wrote, and returns the completed steps. Collective: without the file it fails on all ranks."""
+    """Loads what save_part() wrote, and returns the completed steps. Collective: if a rank cannot read its file, it fails on all
+    ranks."""
+    why: Optional[Exception] = None
     try:
         saved = torch.load(path, weights_only=True)
-    except FileNotFoundError:
-        saved = {}
+    except Exception as error:  # of any kind, because the other ranks wait in load_state_dict()
+        saved, why = {}, error
     try:
         return state.load_state_dict(saved)
     except InvalidError as error:
-        if saved:
+        if why is None:
             raise
+        if not isinstance(why, FileNotFoundError):
+            raise InvalidError(f"rank {state.job.rank} cannot read {path}, which has the residuals of this rank: "
+                               f"{type(why).__name__}: {why}") from why
         raise InvalidError(f"rank {state.job.rank} has no file {path}, which has the residuals of this rank: resume from a "
                            "checkpoint that was saved with Sluice and the same number of ranks, on the nodes that have its "
                            "files") from error

@@ -14,7 +14,6 @@ from .accelerate import _inner
 class SluiceCallback(TrainerCallback):
     """Compresses the gradients of a Trainer, and saves and restores its state with the Trainer's checkpoints.
 
-        sluice.torch.process_group()
         trainer = Trainer(model=model, args=TrainingArguments(..., max_grad_norm=0), ...)
         trainer.add_callback(SluiceCallback(trainer))
 
