@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Changes the recipe in the middle of a training run: nothing is lost, and ranks that disagree say so. torch.sh runs it."""
+"""Changes the recipe in the middle of a training run: nothing is lost, and ranks that disagree get errors. torch.sh runs it."""
 import io
 import os
 import unittest
@@ -137,7 +137,8 @@ def ranks_disagree(job):
             ("rank 1 gives the recipe 'up=topk(0.1) dawn=all', which is wrong", "dawn")[job.rank])
     refused(lambda: run.state.change(wrong), "dawn")
     refused(lambda: run.state.change("up=all down=all update=sgd"), "a torch optimizer steps here")
-    refused(lambda: run.state.change(""), "the recipe is empty")
+    for empty in ("", None):
+        refused(lambda: run.state.change(empty), "the recipe is empty")
     refused(lambda: run.state.change("up=topk(0.1) down=all memory=none"), "would lose the residual")
     assert run.state.model is model and not model.closed, "an error has changed the recipe"
     run.step(1)
@@ -256,6 +257,9 @@ def rank_fsdp(job, folder):
     for step in range(3):
         step_of(step)
     refused(lambda: state.change(("up=all", "up=all", "up=all", "up=topk(0.5)")[job.rank]), "rank 3 gives the recipe")
+    before = state.recipe
+    refused(lambda: state.change(DENSE + " memory=none"), "would lose the residual")
+    assert state.recipe == before
     state.change(DENSE)
     step_of(3)
     wanted = sum(row_of(step, rank) for step in range(4) for rank in range(4)) / 4

@@ -18,20 +18,23 @@ _COUNTERS = ("steps", "control_bytes", "pushed_elements", "pulled_elements", "de
 _ROOM = 1024  # bytes of a recipe that are compared
 
 
-def wanted_recipe(job: Job, recipe: Union[str, Recipe], count: int, steps_per_epoch: int,
+def wanted_recipe(job: Job, recipe: Union[str, Recipe], count: int, workers: int, steps_per_epoch: int,
                   clip: Optional[float], what: str) -> Recipe:
-    """Returns the recipe to open, after all ranks have agreed on it. Collective; an error leaves everything as it was."""
+    """Returns the recipe to open, after all ranks have agreed on it. Collective; an error leaves everything as it was.
+
+    count and workers are those of the models.
+    """
     why: Optional[Exception] = None
-    text = str(recipe)
+    text = str(recipe or "")
     try:
         if not text.strip():
             raise InvalidError(f"{what}: the recipe is empty, give one such as \"up=all down=all\"")
         wanted = with_update_none(recipe, what, clip)
         # Without it, a dense recipe has no residual, and could not send that of the old one.
-        if wanted.get("memory") is None and wanted.complete(count, job.workers, steps_per_epoch=steps_per_epoch
+        if wanted.get("memory") is None and wanted.complete(count, workers, steps_per_epoch=steps_per_epoch
                                                             ).get("memory") == "none":
             wanted = Recipe(wanted, memory="residual")
-        text = str(wanted.complete(count, job.workers, steps_per_epoch=steps_per_epoch))
+        text = str(wanted.complete(count, workers, steps_per_epoch=steps_per_epoch))
     except (InvalidError, ValueError) as error:
         why, text = error, f"? {text}"
     mine = text.encode()[:_ROOM]

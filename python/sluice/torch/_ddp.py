@@ -124,6 +124,8 @@ class Compression(NotPickled):
         signal=momentum, the momentum of each worker stays; otherwise it ends. The steps of warmup= and of the
         checkpoints count from here, and the counters of stats() continue.
 
+        Both models exist until the residuals have moved, so each rank needs the memory of both.
+
         recipe, clip: as for compress().
         """
         what = "Compression.change"
@@ -132,7 +134,7 @@ class Compression(NotPickled):
                                "leave one of the two out")
         if self._waiting:
             raise InvalidError(f"{what}: a backward is under way: call it after the optimizer's step")
-        wanted = wanted_recipe(self.job, recipe, self.layout.count,
+        wanted = wanted_recipe(self.job, recipe, self.layout.count, self.job.workers,
                                self._options.get("steps_per_epoch", 0), clip, what)
         old, ranges, mean = self.model, self._ranges, self._mean
         stats = old.stats()

@@ -131,9 +131,14 @@ class Replication(NotPickled):
         """Continues with another recipe, as Compression.change() does. Collective over all ranks, between two steps."""
         what = "Replication.change"
         count = sum(tensor.numel() for _, tensor in self._locals())
-        self.recipe = wanted_recipe(self.job, recipe, count, self.options["steps_per_epoch"], None, what)
-        for piece in self._pieces:
-            piece.change()
+        wanted = wanted_recipe(self.job, recipe, count, self.group.workers, self.options["steps_per_epoch"], None, what)
+        old, self.recipe = self.recipe, wanted
+        try:
+            for piece in self._pieces:
+                piece.change()
+        except BaseException:
+            self.recipe = old  # a recipe that a model refuses is refused for the first one
+            raise
         self._momenta.change(self.recipe.complete(count, self.group.workers,
                                                   steps_per_epoch=self.options["steps_per_epoch"]))
 
