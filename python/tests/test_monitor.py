@@ -98,6 +98,8 @@ def tensors(job, _):
         train(ddp, optimizer, monitor, 2)
         assert dict(writer.of("residual_norm"))[4] == 0, writer.rows
         assert dict(writer.of("mb_up"))[4] > dict(writer.of("mb_up"))[2], writer.rows
+        torch.set_default_dtype(torch.float64)
+        assert monitor._of_tensors(), "a record must not depend on the default type"
     refused(lambda: sluice.torch.Monitor(state.model, tensors=True), "tensors=True, but Model does not know the tensors")
     state.close()
     job.close()

@@ -150,7 +150,7 @@ class Monitor:
         layout, recipe, found = self._of.layout, self._of.model.recipe, {}
         residual = None
         if recipe.get("memory") != "none":
-            residual = torch.empty(layout.count, device="cpu")
+            residual = torch.empty(layout.count, dtype=torch.float32, device="cpu")
             self._of.model.residual(residual)
         for name, p, begin in zip(layout.names, layout.parameters, layout.begins):
             if residual is not None:
