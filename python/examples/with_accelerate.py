@@ -22,7 +22,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", default="/usr/share/datasets/fashion-mnist")
     parser.add_argument("--steps", type=int, default=200)
-    parser.add_argument("--batch", type=int, default=64, help="rows of a rank in a step")
+    parser.add_argument("--batch", type=int, default=64, help="samples of a rank in a step")
     parser.add_argument("--recipe", default="up=topk(0.05) down=topk(0.05)")
     parser.add_argument("--checkpoint")
     args = parser.parse_args()

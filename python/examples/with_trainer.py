@@ -9,7 +9,6 @@ import argparse
 import os
 import tempfile
 
-import sluice.torch
 import torch
 from sluice.torch.integrations.transformers import SluiceCallback
 from torch import nn
@@ -34,7 +33,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", default="/usr/share/datasets/fashion-mnist")
     parser.add_argument("--steps", type=int, default=200)
-    parser.add_argument("--batch", type=int, default=64, help="rows of a rank in a step")
+    parser.add_argument("--batch", type=int, default=64, help="samples of a rank in a step")
     parser.add_argument("--recipe", default="up=topk(0.05) down=topk(0.05)")
     parser.add_argument("--checkpoint")
     args = parser.parse_args()
@@ -43,8 +42,9 @@ def main():
     x, y = read(args.data, "train")
     rows = [{"x": picture, "labels": label} for picture, label in zip(x, y)]
     torch.manual_seed(1)
+    unused = tempfile.TemporaryDirectory()
     trainer = Trainer(model=Network(), train_dataset=rows, args=TrainingArguments(
-        output_dir=args.checkpoint or tempfile.mkdtemp(), max_steps=args.steps, per_device_train_batch_size=args.batch,
+        output_dir=args.checkpoint or unused.name, max_steps=args.steps, per_device_train_batch_size=args.batch,
         learning_rate=0.001, use_cpu=True, ddp_backend="gloo", ddp_find_unused_parameters=False, max_grad_norm=0,
         logging_strategy="no", report_to=[],
         save_strategy="steps" if args.checkpoint else "no", save_steps=half, disable_tqdm=True))

@@ -7,6 +7,7 @@ the error "no device" of the CUDA runtime. It needs a C compiler and binutils. O
 """
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -27,7 +28,7 @@ def write(library, symbols, version):
             file.writelines(f"int {symbol}(void);\nint {symbol}(void) {{ return 100; }}\n" for symbol in symbols)
         with open(script, "w", encoding="ascii") as file:
             file.write(f"{version} {{ global: *; }};\n")
-        subprocess.run([os.environ.get("CC", "cc"), "-w", "-shared", "-fPIC", f"-Wl,-soname,{os.path.basename(library)}",
+        subprocess.run([*shlex.split(os.environ.get("CC") or "cc"), "-w", "-shared", "-fPIC", f"-Wl,-soname,{os.path.basename(library)}",
                         f"-Wl,--version-script={script}", "-o", library, source], check=True)
 
 

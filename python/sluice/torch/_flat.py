@@ -146,7 +146,7 @@ def average(job: Job, tensors: List[torch.Tensor]) -> None:
 
 
 class NotPickled:
-    """The base of what has a model of the job, which cannot be pickled or copied."""
+    """The base class of objects that have a model of the job. They cannot be pickled or copied."""
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise TypeError(f"{type(self).__name__} cannot be pickled or copied, because it has connections: save what state_dict() "
