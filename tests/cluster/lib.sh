@@ -3,6 +3,7 @@
 # tests/cluster/run, which sets TOP, BUILD and SCRATCH and checks what the test left behind. Lines that begin
 # with "| " are shown even if the test passes.
 set -u
+export SLUICE_CONF=off # the files sluice.conf of this machine and of this user are not read
 : "${TOP:?start the tests with tests/cluster/run}" "${BUILD:?}" "${SCRATCH:?}"
 
 train=$BUILD/sluice-train

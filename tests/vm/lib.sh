@@ -4,6 +4,7 @@
 # The nodes are n1 and n2. With one virtual machine, nI has the device rxeI on vI. With two, it has rxe0 on
 # eth0 of machine vmI. Lines that begin with "| " are shown even if the test passes.
 set -u
+export SLUICE_CONF=off # the files sluice.conf of this machine and of this user are not read
 : "${TOP:?start the tests with tests/vm/run}" "${BUILD:?}" "${LOGS:?}" "${SCRATCH:?}"
 cd "$SCRATCH" || exit 1
 

@@ -20,7 +20,8 @@ static void count_warnings(int level, const char *line, void *context)
 	snprintf(last_warning, sizeof(last_warning), "%s", line);
 }
 
-/* Starts each test without any SLUICE_* variable, whatever the environment of the caller has. */
+/* Starts each test without any other SLUICE_* variable, whatever the environment of the caller has,
+ * and without the files sluice.conf of this machine. */
 static int clean_environment(void **state)
 {
 	for (size_t i = 0; environ && environ[i];) {
@@ -35,7 +36,7 @@ static int clean_environment(void **state)
 	warnings = 0;
 	last_warning[0] = '\0';
 	sluice_set_log(count_warnings, NULL);
-	return log_configure("warn");
+	return setenv("SLUICE_CONF", "off", 1) ? -1 : log_configure("warn");
 }
 
 #define CASE(name) TEST_WITH(name, clean_environment, NULL)
