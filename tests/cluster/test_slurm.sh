@@ -48,15 +48,15 @@ timeout 200 sbatch --wait --array=1-2 -N1 -n2 -o 'array.%a' \
 wanted array.1 "$two" "task 1 of the array" # --seed 1, as above
 [ "$(digest array.2)" != "$two" ] && [ -n "$(digest array.2)" ] || { cat array.2; fail "task 2 of the array"; }
 
-# The pauses only make sure that the signal arrives during the run. The option of the second job goes first,
-# because options of sbatch overrule those in the script.
+# The pause only makes sure that the signal arrives during the run, also on a busy machine. The option of the
+# second job goes first, because options of sbatch overrule those in the script.
 batch() { # OPTION OF sbatch... -- OPTION OF sluice-train...
 	local of_sbatch=()
 	while [ "$1" != -- ]; do of_sbatch+=("$1"); shift; done
 	TRAIN=$train CHECKPOINT=$PWD/saved timeout 200 sbatch --parsable -N1 --ntasks-per-node=2 --time=5 "${of_sbatch[@]}" \
 		"$TOP/slurm/train.sbatch" $options "${@:2}"
 }
-id=$(batch -o first -- --metrics batch_metrics --sleep 0:20:3) || fail "sbatch: status $?"
+id=$(batch -o first -- --metrics batch_metrics --sleep 0:20:10) || fail "sbatch: status $?"
 wait_lines batch_metrics 19 120 || { cat first; fail "no 19 steps of the batch job within 120 s"; }
 scancel --signal=USR1 "$id"
 for ((tries = 0; tries < 1200; tries++)); do
@@ -64,7 +64,12 @@ for ((tries = 0; tries < 1200; tries++)); do
 	sleep 0.1
 done
 says first '^interrupted step=' || fail "the batch job was not interrupted"
-scancel "$id" # it has queued itself again
+# It queues itself again after this line. A job that is cancelled before could still do so.
+for ((tries = 0; tries < 200; tries++)); do
+	[ "$(squeue -h -j "$id" -o %T 2>/dev/null)" != PENDING ] || break
+	sleep 0.1
+done
+scancel "$id"
 batch --wait -o second -- >/dev/null || { cat second; fail "the second batch job failed"; }
 wanted second "$two" "resumed batch job"
 echo "| heterogeneous, --exact, --overlap, array, and a batch job interrupted at step $(sed -n 's/^interrupted step=\([0-9]*\).*/\1/p' first | head -n 1) and resumed"

@@ -41,6 +41,9 @@ for rank in 0 1 2; do
 	floods+=($!)
 done
 disturbed=$(first_step attacked)
+for rank in 0 1 2; do
+	wait_lines flood.$rank 1 60 || { cat flood.?; fail "the flood of rank $rank did not begin 67 connections"; }
+done
 for flood in "${floods[@]}"; do
 	kill -TERM "$flood" || { cat flood.?; fail "a flood ended before the job's first step"; }
 	wait "$flood" || { cat flood.?; fail "flood: a connection was accepted, or too few were opened"; }
