@@ -93,6 +93,10 @@ const struct env_entry env_table[] = {
 	  "Whether rank 0 warns, once for a model, when its first steps would have taken less time "
 	  "without compression. sluice_recipe(7) describes the measurement.",
 	  FIELD(advice) },
+	{ "SLUICE_TOP", ENV_CHOICE, "yes", "yes|no",
+	  "Whether sluice-top(1) can show this rank. With yes, the rank writes its progress into a "
+	  "memory file of 22 KiB, which only processes of its user can read.",
+	  FIELD(top) },
 	{ "SLUICE_RECIPE", ENV_TEXT, "", "a recipe",
 	  "Recipe of models that are opened without one. "
 	  "When it is not set either, the default recipe of the library is used.",

@@ -22,6 +22,7 @@ struct settings {
 	char ports[16];      /* SLUICE_PORTS: "LOW-HIGH"; "": any */
 	char log[128];       /* SLUICE_LOG, default "warn" */
 	char advice[8];      /* SLUICE_ADVICE: "yes" or "no" */
+	char top[8];         /* SLUICE_TOP: "yes" or "no" */
 	char recipe[512];    /* SLUICE_RECIPE, default "" (the library's default recipe) */
 	char on_failure[16]; /* SLUICE_ON_FAILURE: "abort" or "continue" */
 	int servers;         /* SLUICE_SERVERS, 0 */

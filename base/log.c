@@ -30,6 +30,7 @@ struct output {
 static struct output outputs[2] = { { NULL, NULL, "sluice: " }, { NULL, NULL, "sluice: " } };
 static struct output *_Atomic current_output = &outputs[0];
 static _Thread_local struct log_gathered *gathering;
+static void (*_Atomic watching)(int level, const char *text);
 static pthread_mutex_t change_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static size_t module_index(const char *module)
@@ -101,6 +102,9 @@ void log_line(enum log_level level, const char *module, const char *format, ...)
 		return;
 	}
 
+	void (*watch)(int, const char *) = atomic_load_explicit(&watching, memory_order_acquire);
+	if (watch)
+		watch((int)level, text);
 	const struct output *output = atomic_load_explicit(&current_output, memory_order_acquire);
 
 	if (output->sink) {
@@ -158,6 +162,11 @@ void log_set_sink(sluice_log_fn sink, void *context)
 	next->sink = sink;
 	next->context = context;
 	end_change(next);
+}
+
+void log_set_watch(void (*watch)(int level, const char *text))
+{
+	atomic_store_explicit(&watching, watch, memory_order_release);
 }
 
 void sluice_set_log(sluice_log_fn sink, void *context)

@@ -35,5 +35,8 @@ struct log_gathered {
 /* Until the next call, errors and warnings of this thread are added to *to instead of being
  * logged, if there is room. NULL: logs them again. */
 void log_gather(struct log_gathered *to);
+/* Passes every line that is logged to this function as well; NULL: to none. Any thread may call it,
+ * and it must not log. */
+void log_set_watch(void (*watch)(int level, const char *text));
 void log_set_sink(sluice_log_fn sink, void *context);
 #endif

@@ -33,23 +33,28 @@
 #define F_SEAL_FUTURE_WRITE 0x0010 /* Linux 5.1 */
 #endif
 
-static int make_file(const char *name, enum huge huge)
+int region_memfd(const char *label, unsigned flags)
 {
-	const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING |
-			       (huge == HUGE_RESERVED ? MFD_HUGETLB | MFD_HUGE_2MB : 0);
-	char label[64];
-	int fd;
+	int fd = memfd_create(label, flags | MFD_NOEXEC_SEAL);
 
-	/* The name appears in /proc/PID/maps, so that a user can see whose memory it is. */
-	snprintf(label, sizeof(label), "sluice-%d-%s", (int)getpid(), name);
-	fd = memfd_create(label, flags | MFD_NOEXEC_SEAL);
 	if (fd < 0 && errno == EINVAL) /* the kernel is older than 6.3 */
 		fd = memfd_create(label, flags);
 	return fd;
 }
 
+static int make_file(const char *name, enum huge huge)
+{
+	const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING |
+			       (huge == HUGE_RESERVED ? MFD_HUGETLB | MFD_HUGE_2MB : 0);
+	char label[64];
+
+	/* The name appears in /proc/PID/maps, so that a user can see whose memory it is. */
+	snprintf(label, sizeof(label), "sluice-%d-%s", (int)getpid(), name);
+	return region_memfd(label, flags);
+}
+
 /* ftruncate() beyond the file size limit would send SIGXFSZ, which kills the process. */
-static int within_file_limit(size_t file_bytes)
+int region_within_file_limit(size_t file_bytes)
 {
 	struct rlimit limit;
 
@@ -166,7 +171,7 @@ int region_open(size_t bytes, unsigned access, const char *name, struct region *
 	file_bytes = region_file_bytes(bytes, huge);
 	if (file_bytes == 0 || !within_machine(file_bytes))
 		return fail_to_open(name, bytes, "more than this machine has", ENOMEM);
-	if (!within_file_limit(file_bytes))
+	if (!region_within_file_limit(file_bytes))
 		return fail_to_open(name, bytes, "getrlimit", EFBIG);
 
 	/* The list's head is allocated with the region, so that transports can change it through a

@@ -84,4 +84,9 @@ enum {
 	REGION_KEYS_MOST = 64,
 	REGION_DESCRIPTOR_BYTES = REGION_HEAD_BYTES + 4 * (REGION_KEYS_MOST - 1)
 };
+/* Both also serve memory files that are no regions. region_memfd() is memfd_create(2) for memory
+ * that is never executed. region_within_file_limit() returns 1 if RLIMIT_FSIZE allows a file of
+ * this size. */
+int region_memfd(const char *label, unsigned flags);
+int region_within_file_limit(size_t file_bytes);
 #endif

@@ -33,6 +33,7 @@ library_sources += \
 	runtime/job/lines.c runtime/job/lines.h \
 	runtime/job/members.c runtime/job/members.h \
 	runtime/job/messages.c runtime/job/messages.h \
+	runtime/job/page.c runtime/job/page.h runtime/job/page_layout.h \
 	runtime/job/peers.c runtime/job/peers.h \
 	runtime/job/place.c runtime/job/place.h \
 	runtime/job/probe.c runtime/job/probe.h \
@@ -66,6 +67,7 @@ library_sources += \
 	runtime/model/plan.c runtime/model/plan.h \
 	runtime/model/read.c \
 	runtime/model/rulebook.c runtime/model/rulebook.h \
+	runtime/model/shown.c runtime/model/shown.h \
 	runtime/model/snapshot.c runtime/model/snapshot.h \
 	runtime/model/stopwatch.c runtime/model/stopwatch.h \
 	runtime/model/tensors.c runtime/model/tensors.h \

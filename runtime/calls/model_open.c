@@ -15,6 +15,7 @@
 #include "job/living.h"
 #include "job/progress_token.h"
 #include "model/model.h"
+#include "model/shown.h"
 #include "worker/device.h"
 #include "worker/state.h"
 #include "worker/target.h"
@@ -424,6 +425,7 @@ static int reserve(sluice_model *model)
 
 void model_free(sluice_model *model)
 {
+	shown_close(model);
 	on_device_close(model->worker); /* must come first, because the device may still write to
 					   the windows */
 	shard_devices_close(model);
@@ -468,6 +470,7 @@ static int open_model(sluice_job *job, const sluice_model_attr *given, void *par
 	if (!model)
 		return fail(SLUICE_ENOMEM, "sluice_model_open: no memory");
 	model->job = job;
+	model->shown = -1;
 	error_hold(); /* held until collective_agree() shows which other ranks have this error */
 	const int wrong = model_take_attributes(given, "sluice_model_open", attr);
 	attr->device_shards |= !strcmp(job->settings.device_shards, "yes");
@@ -511,6 +514,7 @@ static int open_model(sluice_job *job, const sluice_model_attr *given, void *par
 			rc = shards_open(model);
 		if (!rc)
 			rc = place_shards(model, attr, params ? params : first_piece(attr));
+		shown_open(model); /* the worker half takes a copy */
 		if (!rc && sluice_is_worker(job))
 			rc = worker_open(model);
 		rc = collective_agree(job, rc, "open the model");

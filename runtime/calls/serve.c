@@ -5,8 +5,10 @@
 #include "checkpoint/checkpoint.h"
 #include "job/broadcast.h"
 #include "model/model.h"
+#include "model/shown.h"
 #include "job/collective.h"
 #include "job/progress_token.h"
+#include "shard/state.h"
 #include "worker/pull.h"
 #include "worker/push.h"
 #include <stdio.h>
@@ -49,6 +51,8 @@ static int serve(sluice_model *model)
 		do {
 			struct serving serving = { job, clients_advanced(&job->clients) };
 			rc = progress_until(job, must_look, describe_serving, &serving);
+			shown_held(job, model->shown, &model->stats, &model->stopwatch,
+				   model->n_own ? model->shards[0].version : 0);
 			op = collective_pending(job);
 		} while (!rc && !op);
 		progress_release(job);

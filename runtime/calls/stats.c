@@ -29,16 +29,6 @@ static void shard_norms(sluice_model *model, sluice_model_stats *stats)
 	stats->compression_error_down = model->measure.on ? loss_share(loss) : NAN;
 }
 
-static void copy_times(const struct stopwatch *watch, sluice_model_stats *stats)
-{
-	stats->compress_ns = stopwatch_ns(watch, TIME_COMPRESS);
-	stats->push_ns = stopwatch_ns(watch, TIME_PUSH);
-	stats->wait_ns = stopwatch_ns(watch, TIME_WAIT);
-	stats->pull_ns = stopwatch_ns(watch, TIME_PULL);
-	stats->apply_ns = stopwatch_ns(watch, TIME_APPLY);
-	stats->device_ns = stopwatch_ns(watch, TIME_DEVICE);
-}
-
 int sluice_stats(sluice_model *model, sluice_model_stats *stats)
 {
 	if (!model || !stats)
@@ -58,7 +48,7 @@ int sluice_stats(sluice_model *model, sluice_model_stats *stats)
 						reports it */
 	progress_take(model->job);
 	sluice_model_stats now = model->stats;
-	copy_times(&model->stopwatch, &now);
+	stopwatch_copy(&model->stopwatch, &now);
 	progress_release(model->job);
 	now.size = size;
 	census_thresholds(model->worker->census, &now.threshold_up, &now.threshold_down);
@@ -70,7 +60,7 @@ int sluice_stats(sluice_model *model, sluice_model_stats *stats)
 			return rc;
 		for (uint64_t i = 0; i < model->layout.count; i++)
 			sum += (double)kept[i] * kept[i];
-		now.residual_norm = sqrt(sum);
+		now.residual_norm = model->stats.residual_norm = sqrt(sum); /* the page shows it */
 	}
 	if (size >=
 	    offsetof(sluice_model_stats, shard_residual_norm) + sizeof now.shard_residual_norm) {

@@ -5,6 +5,7 @@
 #include "job/hubs.h"
 #include "job/join.h"
 #include "job/members.h"
+#include "job/page.h"
 #include "job/pair_keys.h"
 #include "job/peers.h"
 #include "job/reach.h"
@@ -35,6 +36,7 @@ static int *open_page_of_this_process(void)
 static void free_job(sluice_job *job)
 {
 	progress_stop(job);
+	page_close(job);
 	groups_free(job);
 	hubs_close(job);
 	for (int p = 0; job->peers && p < job->size; p++)

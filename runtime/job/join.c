@@ -8,6 +8,7 @@
 #include "job/hubs.h"
 #include "job/join.h"
 #include "job/members.h"
+#include "job/page.h"
 #include "job/peers.h"
 #include "job/progress_token.h"
 #include "job/sim_rank.h"
@@ -649,5 +650,6 @@ int job_join(sluice_job *job, const sluice_job_attr *attr, struct bootstrap **bo
 			 "%d ranks forward control messages, and other ranks connect with each "
 			 "other when they need it (SLUICE_MESH=%d)",
 			 hubs_count(job), job->settings.mesh);
+	page_open(job);
 	return connect_all(job);
 }

@@ -35,6 +35,7 @@
 #include "job/state.h"
 #include "job/living.h"
 #include "job/members.h"
+#include "job/page.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -143,6 +144,7 @@ static void drop(sluice_job *job, int worker)
 {
 	struct endpoint *e = job->peers[worker].endpoint;
 	job->peers[worker].state = PEER_LOST;
+	page_show_loss(job, worker, "another rank reported it");
 	/* Access must be revoked here and not only when the connection ends: a worker that hung may
 	 * continue and write. */
 	if (e && e->transport->ops->revoke)

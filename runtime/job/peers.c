@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "job/members.h"
+#include "job/page.h"
 #include "job/progress_token.h"
 #include <stdio.h>
 #include <string.h>
@@ -46,6 +47,7 @@ static void lost_here(sluice_job *job, int peer, const char *why)
 	if (job->peers[peer].state != PEER_ALIVE || failure_said_bye(job))
 		return;
 	job->peers[peer].state = PEER_LOST;
+	page_show_loss(job, peer, why);
 	if (!members_lost(job, peer, why))
 		job_fail(job, SLUICE_EPEER, peer,
 			 "%s is lost: %s; look for the cause in its own output",

@@ -17,6 +17,7 @@
 #include "job/hubs.h"
 #include "job/living.h"
 #include "job/members.h"
+#include "job/page.h"
 #include "job/sim_rank.h"
 #include <errno.h>
 #include <sched.h>
@@ -44,6 +45,9 @@ enum {
 /* If several threads wait, one of them polls for all. They take turns even when nothing arrives, so
  * that each one detects its own timeout. */
 enum { TURN_NS = 10000000, LONGEST_NAPS = 20 };
+/* The page shows a wait that lasts for this long, and what is missing is looked up again as often.
+ * After the first time, a sleeping thread looks when it wakes, such as at its next heartbeat. */
+enum { SHOW_NS = 200000000 };
 
 /* The event for which a thread in progress_until() waits. */
 struct wait {
@@ -391,6 +395,14 @@ static int take_turns(sluice_job *job, struct wait *wait)
 	return rc;
 }
 
+/* Describes the event that is missing, and for which pushes the shards of this rank wait. */
+static void describe_wait(sluice_job *job, const struct wait *wait, char *text, size_t cap)
+{
+	wait->describe(wait->context, text, cap);
+	clients_handler(&job->clients)
+		->describe_waits(job, text + strlen(text), cap - strlen(text));
+}
+
 /* A peer in a collective waits for this rank, while this rank waits for something else. Another
  * thread of the peer may make progress, so this is not treated as an error, and both ranks only log
  * it. */
@@ -436,6 +448,8 @@ static int wait_until(sluice_job *job, int (*done)(void *),
 	uint64_t warn_every = job->budget.warn_after_ns;
 	uint64_t warn_at = wait.since_ns + warn_every;
 	uint64_t give_up_at = wait.since_ns + job->budget.wait_timeout_ns;
+	const uint64_t show_first = root->page.page ? wait.since_ns + SHOW_NS : UINT64_MAX;
+	uint64_t show_at = show_first;
 	int rc;
 	for (;;) {
 		progress_poll(root);
@@ -444,17 +458,20 @@ static int wait_until(sluice_job *job, int (*done)(void *),
 		uint64_t now = now_ns();
 		if (now >= give_up_at) {
 			char text[512];
-			describe(context, text, sizeof text);
 			/* A rank for which shards of this rank wait may be the cause. */
-			clients_handler(&job->clients)
-				->describe_waits(job, text + strlen(text),
-						 sizeof text - strlen(text));
+			describe_wait(job, &wait, text, sizeof text);
 			messages_ahead_text(job, text + strlen(text), sizeof text - strlen(text));
 			rc = job_fail(job, SLUICE_ETIMEDOUT, job->rank,
 				      "%s waited %.0f s (SLUICE_WAIT_TIMEOUT) for %s",
 				      rank_text(job, job->rank),
 				      (double)(now - wait.since_ns) / 1e9, text);
 			break;
+		}
+		if (now >= show_at) {
+			char text[512];
+			describe_wait(job, &wait, text, sizeof text);
+			page_show_wait(job, wait.since_ns, text);
+			show_at = now + SHOW_NS;
 		}
 		if (now >= warn_at) {
 			/* The other ranks may be missing because of the error that this rank holds
@@ -485,6 +502,8 @@ static int wait_until(sluice_job *job, int (*done)(void *),
 		uint64_t until = root->progress.next_tick_ns < warn_at ?
 					 root->progress.next_tick_ns :
 					 warn_at;
+		if (show_at == show_first && show_at < until)
+			until = show_at;
 		if (others_wait(root, &wait) && wait.turn_ns + TURN_NS < until)
 			until = wait.turn_ns + TURN_NS;
 		atomic_store(&root->progress.asleep, 1);
@@ -494,6 +513,8 @@ static int wait_until(sluice_job *job, int (*done)(void *),
 		disarm(root);
 	}
 	end_wait(root, &wait);
+	if (show_at != show_first)
+		page_show_wait(job, 0, "");
 	return rc;
 }
 

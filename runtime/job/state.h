@@ -9,6 +9,7 @@
  *
  *   group                         which groups of ranks a job has
  *   key_file, reach, pair_keys    what proves that a peer belongs to the job; ways to reach it
+ *   page                          what sluice-top shows of this rank
  *   token, place, probe           a lock, processors for threads, datagrams that probe links
  *   lines, client, sim_rank,
  *   budget, living                control lines, receivers of events, simulated ranks, timers,
@@ -36,6 +37,7 @@
 #include "job/group.h"
 #include "job/lines.h"
 #include "job/messages.h"
+#include "job/page.h"
 #include "job/peers.h"
 #include "job/progress.h"
 #include "rdma/transport.h"
@@ -86,9 +88,10 @@ struct sluice_job {
 	struct collective_messages messages;
 	struct heart *heart; /* NULL in a simulated rank */
 	struct clients clients;
-	struct groups groups; /* all groups of a root */
+	struct groups groups;        /* all groups of a root */
 	struct report_limit reports; /* of a root */
-	struct group *group;  /* data of a group; NULL in a root */
+	struct group *group;         /* data of a group; NULL in a root */
+	struct page_writer page;     /* of a root */
 	/* These bits distinguish notifies and GETs of this group from those of other groups; 0 in a
 	 * root. */
 	struct group_bits {

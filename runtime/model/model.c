@@ -21,7 +21,8 @@ struct model_parts model_parts(sluice_model *model)
 				     .measure = &model->measure,
 				     .worth = &model->worth,
 				     .stats = &model->stats,
-				     .stopwatch = &model->stopwatch };
+				     .stopwatch = &model->stopwatch,
+				     .shown = model->shown };
 }
 
 void model_count_dense(sluice_model_stats *stats, uint32_t span, int own)

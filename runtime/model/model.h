@@ -56,6 +56,7 @@ struct sluice_model {
 
 	sluice_model_stats stats; /* the stopwatch adds the times */
 	struct stopwatch stopwatch;
+	int shown; /* entry in the job's page, or -1 (shown.h) */
 };
 
 /* Makes the next polls advance the model until it has nothing left to do. The token must be

@@ -18,5 +18,6 @@ struct model_parts {
 	struct worth *worth;
 	sluice_model_stats *stats;
 	struct stopwatch *stopwatch;
+	int shown; /* entry in the job's page */
 };
 #endif

@@ -32,3 +32,13 @@ uint64_t stopwatch_ns(const struct stopwatch *watch, unsigned sums)
 			total += watch->ns[i];
 	return total;
 }
+
+void stopwatch_copy(const struct stopwatch *watch, sluice_model_stats *stats)
+{
+	stats->compress_ns = stopwatch_ns(watch, TIME_COMPRESS);
+	stats->push_ns = stopwatch_ns(watch, TIME_PUSH);
+	stats->wait_ns = stopwatch_ns(watch, TIME_WAIT);
+	stats->pull_ns = stopwatch_ns(watch, TIME_PULL);
+	stats->apply_ns = stopwatch_ns(watch, TIME_APPLY);
+	stats->device_ns = stopwatch_ns(watch, TIME_DEVICE);
+}

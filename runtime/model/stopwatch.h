@@ -3,6 +3,7 @@
  * one measurement. It reads the clock only when it begins and when it ends. */
 #ifndef RUNTIME_STOPWATCH_H
 #define RUNTIME_STOPWATCH_H
+#include "sluice.h"
 #include <stdint.h>
 
 /* The members of sluice_model_stats with these names, as flags. */
@@ -35,4 +36,6 @@ void stopwatch_without(const struct stopwatch *watch, struct lap *lap, unsigned 
 void stopwatch_end(struct stopwatch *watch, unsigned sums, const struct lap *lap);
 /* Returns the total of these sums. */
 uint64_t stopwatch_ns(const struct stopwatch *watch, unsigned sums);
+/* Copies the sums to the members with these names. */
+void stopwatch_copy(const struct stopwatch *watch, sluice_model_stats *stats);
 #endif

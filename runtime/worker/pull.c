@@ -10,6 +10,7 @@
 #include "worker/target.h"
 #include "job/progress_token.h"
 #include "model/model.h"
+#include "model/shown.h"
 #include "model/stopwatch.h"
 #include "worker/async.h"
 #include "worker/compressor_ops.h"
@@ -28,6 +29,7 @@ static int step_ends(struct worker *w)
 {
 	step_complete(&w->step);
 	w->model.stats->steps++;
+	shown_step(w->job, w->model.shown, w->model.stats, w->model.stopwatch);
 	return 0;
 }
 
