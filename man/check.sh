@@ -247,7 +247,7 @@ examples() {
 }
 
 options() {
-	for tool in sluice-train sluice-bench sluice-info sluice-plot; do
+	for tool in sluice-train sluice-bench sluice-info sluice-plot sluice-top; do
 		program=$top_builddir/$tool
 		[ $tool != sluice-plot ] || program=$top_srcdir/tools/plot/$tool
 		if [ ! -x "$program" ]; then

@@ -25,7 +25,8 @@ dist_man_MANS += \
 	man/sluice_recipe.7 \
 	man/sluice-bench.1 \
 	man/sluice-info.1 \
-	man/sluice-plot.1
+	man/sluice-plot.1 \
+	man/sluice-top.1
 if BUILD_TRAIN
 dist_man_MANS += man/sluice-train.1
 endif

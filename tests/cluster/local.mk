@@ -21,6 +21,7 @@ EXTRA_DIST += tests/other_version tests/cluster/run tests/cluster/lib.sh \
 	tests/cluster/test_slow.sh \
 	tests/cluster/test_slurm.sh \
 	tests/cluster/test_stop.sh \
+	tests/cluster/test_top.sh \
 	tests/cluster/test_torch.sh \
 	tests/cluster/test_train_digest.sh \
 	tests/cluster/test_union.sh \

@@ -4,6 +4,7 @@ fuzz_targets = \
 	tests/fuzz/checkpoint_replay \
 	tests/fuzz/conf_replay \
 	tests/fuzz/histogram_replay \
+	tests/fuzz/page_replay \
 	tests/fuzz/peer_replay \
 	tests/fuzz/recipe_replay \
 	tests/fuzz/restore_replay
@@ -21,6 +22,8 @@ tests_fuzz_conf_replay_SOURCES = tests/fuzz/conf_fuzz.c $(fuzz_common)
 tests_fuzz_histogram_replay_LDADD = libestimate.la $(LDADD)
 tests_fuzz_histogram_replay_SOURCES = tests/fuzz/histogram_fuzz.c $(fuzz_common)
 tests_fuzz_recipe_replay_SOURCES = tests/fuzz/recipe_fuzz.c $(fuzz_common)
+tests_fuzz_page_replay_LDADD = libtop.la $(LDADD)
+tests_fuzz_page_replay_SOURCES = tests/fuzz/page_fuzz.c $(fuzz_common)
 tests_fuzz_peer_replay_SOURCES = tests/fuzz/peer_fuzz.c tests/unit/scratch.h $(fuzz_common)
 tests_fuzz_restore_replay_SOURCES = \
 	tests/fuzz/restore_fuzz.c tests/unit/reseal.h tests/unit/scratch.h $(fuzz_common)

@@ -1,16 +1,16 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # run.sh SECONDS [TARGET...]: fuzzes each target for SECONDS with libFuzzer under the address and
-# undefined-behaviour sanitizers. The targets are message, card, checkpoint, conf, recipe, histogram, frame,
-# restore and peer. Without TARGET, it fuzzes all of them. It starts from the target's corpus, and does not
-# change the corpus.
+# undefined-behaviour sanitizers. The targets are message, card, checkpoint, conf, recipe, histogram,
+# frame, restore, peer and page. Without TARGET, it fuzzes all of them. It starts from the target's corpus,
+# and does not change the corpus.
 # With SECONDS 0 it runs only the corpus, so each run does the same. FUZZ_CORPUS is a folder in which new
 # inputs are kept, in a subfolder for each target.
 # Status: 0 for no finding, 2 for a wrong argument, 77 if there is no clang or no fuzzer runtime, and any
 # other number for a finding. The input of a finding is kept, and its path is printed.
 set -eu
 
-targets="message card checkpoint conf recipe histogram frame restore peer"
+targets="message card checkpoint conf recipe histogram frame restore peer page"
 usage()
 {
 	echo "usage: $0 SECONDS [TARGET...]; the targets are $targets" >&2
@@ -69,6 +69,7 @@ build()
 	library
 	more=
 	[ "$1" != frame ] || more="rdma/frame.c rdma/verbs_record.c" # they need the headers of verbs
+	[ "$1" != page ] || more=$(cd "$top" && ls tools/top/*.c | grep -v main.c)
 	(cd "$top" && "$clang" $flags -fsanitize=fuzzer -o "$work/$1_fuzz" "tests/fuzz/$1_fuzz.c" $more \
 		"$work/library.a" -lm -ldl -pthread)
 }

@@ -2,12 +2,16 @@
 # Unit tests of tools/.
 check_PROGRAMS += \
 	tests/unit/test_bench \
-	tests/unit/test_info
+	tests/unit/test_info \
+	tests/unit/test_top
 tests_unit_test_bench_SOURCES = tests/unit/tools/test_bench.c
 tests_unit_test_bench_LDADD = libbench.la $(cases) -lm
 tests_unit_test_info_SOURCES = tests/unit/tools/test_info.c tests/unit/scratch.h tests/unit/two_gpus.h
 tests_unit_test_info_CPPFLAGS = $(AM_CPPFLAGS) -DSOURCE='"$(abs_top_srcdir)"'
 tests_unit_test_info_LDADD = libinfo.la $(cases)
+tests_unit_test_top_SOURCES = tests/unit/tools/test_top.c $(ranks)
+tests_unit_test_top_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=region_memfd
+tests_unit_test_top_LDADD = libtop.la $(cases)
 if BUILD_TRAIN
 check_PROGRAMS += \
 	tests/unit/test_agree \

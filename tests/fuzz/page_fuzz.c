@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Fuzz target for the pages that sluice-top reads. Input: bytes that replace the beginning of a
+ * well-formed page. A page that is accepted must print without an access beyond its texts. */
+#include "fuzz.h"
+#include "tools/top/show.h"
+
+static struct page *well_formed(void)
+{
+	struct page *page = get_memory(sizeof(*page));
+	const struct page_who who = { .rank = 1, .size = 4, .servers = 1, .pid = 2 };
+
+	memset(page, 0, sizeof(*page));
+	memcpy((void *)page->who.words, &who, sizeof(who));
+	page->head = (struct page_head){ PAGE_MAGIC, PAGE_VERSION, sizeof(*page) };
+	return page;
+}
+
+static void expect_printable(const struct seen_rank *rank)
+{
+	struct seen_rank copy = *rank;
+	const struct seen seen = { .ranks = &copy, .n = 1 };
+	struct view view = { .before = &seen, .width = 120, .color = 1, .rank = -1 };
+	FILE *to = fopen("/dev/null", "we");
+
+	require(to != NULL, "no /dev/null");
+	require(rank->who.rank < rank->who.size && rank->losses.count <= (uint64_t)rank->who.size,
+		"impossible numbers were accepted");
+	show_json(&seen, to);
+	show_screen(&seen, &view, to);
+	view.rank = rank->who.rank;
+	show_screen(&seen, &view, to);
+	fclose(to);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct page *page = well_formed();
+	struct seen_rank *rank = get_memory(sizeof(*rank));
+	const size_t n = size < sizeof(*page) ? size : sizeof(*page);
+	void *cut = get_memory(n);
+
+	if (n) {
+		memcpy(cut, data, n);
+		require(n == sizeof(*page) || seen_copy(cut, n, rank) != NULL,
+			"a page that is too short was accepted");
+		memcpy((void *)page, data, n);
+	}
+	if (!seen_copy(page, sizeof(*page), rank))
+		expect_printable(rank);
+	free(cut);
+	free(rank);
+	free(page);
+	return 0;
+}

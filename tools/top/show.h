@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * What sluice-top prints: screens, and JSON. */
+#ifndef TOOLS_TOP_SHOW_H
+#define TOOLS_TOP_SHOW_H
+#include "tools/top/seen.h"
+#include <stdio.h>
+
+struct view {
+	const struct seen *before; /* an earlier look, for rates */
+	int width;                 /* of the screen, in characters */
+	int color;                 /* 1: with ANSI colors */
+	int rank;                  /* -1: all ranks in a table; otherwise this one in detail */
+};
+
+void show_screen(const struct seen *seen, const struct view *view, FILE *to);
+void show_json(const struct seen *seen, FILE *to);
+#endif
