@@ -365,7 +365,7 @@ def frozen_and_buffers(job):
         assert int(model.norm.num_batches_tracked) == 8 and not same_on_all(job, model.mask.numpy().tobytes())
         model.norm.running_mean.fill_(job.rank)
         model.norm.running_var.fill_(float("nan") if job.rank else 3)
-        average(job, local._averaged)
+        average(job, local._averaged())
         if buffers == "mean":
             assert model.norm.running_mean.tolist() == 20 * [0.5] and model.norm.running_var.tolist() == 20 * [3]
         local.verify()

@@ -128,6 +128,16 @@ def verify(job: Job, named: Iterable[Tuple[str, torch.Tensor]]) -> int:
     return lib.sluice_digest(mine, ctypes.sizeof(mine))
 
 
+def _once(buffer: torch.Tensor) -> torch.Tensor:
+    """Returns a view that has each value in memory once, because torch does not write to what expand() returned."""
+    return buffer[tuple(slice(1) if stride == 0 else slice(None) for stride in buffer.stride())]
+
+
+def buffers_of(module: torch.nn.Module) -> List[Tuple[str, torch.Tensor]]:
+    """Returns the buffers that average() and broadcast() can change."""
+    return [(name, _once(b)) for name, b in module.named_buffers() if b.numel() and b.layout == torch.strided]
+
+
 def average(job: Job, tensors: List[torch.Tensor]) -> None:
     """Each tensor becomes its mean over the workers on which it is finite. Collective."""
     sums = torch.cat([t.detach().reshape(-1).to("cpu", torch.float64) for t in tensors]

@@ -17,7 +17,7 @@ from .._vector import Pieces
 from ..errors import InvalidError
 from ..job import Job
 from ..recipe import Recipe
-from ._flat import Layout, NotPickled, average, load_state, saved_state, verify
+from ._flat import Layout, NotPickled, average, buffers_of, load_state, saved_state, verify
 from ._group import broadcast, default_job
 from ._optimizer import Optimizer
 
@@ -88,11 +88,9 @@ class LocalSteps(NotPickled):
         parameters = self.layout.parameters
         self._check_optimizers()
         whole = _recipe_of(recipe, self.layout.count, self.job.workers, steps_per_epoch)
-        lasting = model.state_dict().keys()
-        found = [(name, b) for name, b in model.named_buffers() if name in lasting]
-        self._averaged = [b for _, b in found if b.is_floating_point() and b.numel()] if buffers == "mean" else []
+        self._means, self._lasting = buffers == "mean", frozenset(model.state_dict())
         self._quorum = whole.get("quorum") is not None
-        if self._quorum and self._averaged:
+        if self._quorum and self._averaged():
             raise InvalidError(f"{_NAME}: buffers=\"mean\" averages the buffers of all ranks at each exchange, and would "
                                "wait for a rank that misses one (quorum=): give buffers=\"own\"")
         device = parameters[0].device
@@ -106,7 +104,7 @@ class LocalSteps(NotPickled):
         self.distance = int(words.get("every", 1)) // int(words.get("fragments", 1))  # of two exchanges, in steps
         self.late = int(words.get("late", 0))  # steps from the push of an exchange to the pull that applies it
         self._skips, self._bad = whole.get("nonfinite") == "skip", 0
-        for tensor in [p for p in model.parameters() if not p.requires_grad] + [b for _, b in found]:
+        for tensor in [p for p in model.parameters() if not p.requires_grad] + self._buffers():
             broadcast(self.job, tensor, 0)
         self._inside = False  # of common()
 
@@ -151,6 +149,13 @@ class LocalSteps(NotPickled):
             if id(p) not in stepped:
                 raise InvalidError(f"{_NAME}: no optimizer has parameter {name}, so it would never change: give it to an "
                                    "optimizer, or freeze it with requires_grad_(False)")
+
+    def _buffers(self) -> List[torch.Tensor]:
+        """The buffers of state_dict(), which forward() may have replaced by other tensors."""
+        return [b for name, b in buffers_of(self._module) if name in self._lasting]
+
+    def _averaged(self) -> List[torch.Tensor]:
+        return [b for b in self._buffers() if b.is_floating_point()] if self._means else []
 
     def _stepped(self) -> Iterator[Tuple[str, torch.nn.Parameter]]:
         """The parameters of the optimizers."""
@@ -214,8 +219,9 @@ class LocalSteps(NotPickled):
         since_first = self.model.step - self.late - self.distance
         if since_first < 0 or since_first % self.distance:
             return False
-        if self._averaged:
-            average(self.job, self._averaged)
+        averaged = self._averaged()
+        if averaged:
+            average(self.job, averaged)
         if self._skips:
             self._recover()  # its warning may be an error, and the other ranks take part in average()
         return True

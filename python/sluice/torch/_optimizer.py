@@ -18,7 +18,7 @@ from ..model import Model, totals_of
 from ..recipe import Recipe
 from ._change import Counters, succeed, wanted_recipe
 from ._ddp import has_signal_momentum, warn_of_clipped_mean
-from ._flat import TYPES, Layout, NotPickled, average, load_state, saved_state, verify, with_clip, with_update_none
+from ._flat import TYPES, Layout, NotPickled, average, buffers_of, load_state, saved_state, verify, with_clip, with_update_none
 from ._group import broadcast, default_job
 from ._named import Momenta, chosen, optimizers_of
 from ._watch import Watch, after_backward
@@ -62,11 +62,6 @@ def _check_inner(inner: torch.optim.Optimizer) -> None:
     if closure is not None and closure.default is inspect.Parameter.empty:
         raise InvalidError(f"sluice.torch.Optimizer: inner={type(inner).__name__} computes several gradients in a step, and "
                            "Sluice exchanges one: take an optimizer whose step() needs no closure")
-
-
-def _stored(buffer: torch.Tensor) -> torch.Tensor:
-    """Returns a view that has each value in memory once, because torch does not write to what expand() returned."""
-    return buffer[tuple(slice(1) if stride == 0 else slice(None) for stride in buffer.stride())]
 
 
 def _backward_of(optimizer: Optional["Optimizer"]) -> None:
@@ -264,8 +259,7 @@ class Optimizer(NotPickled, torch.optim.Optimizer):
     def _buffers(self) -> List[Tuple[str, torch.Tensor]]:
         """Returns the buffers of the module, which forward() may have replaced by other tensors. Without
         DistributedDataParallel, each rank updates the statistics of norm layers with its own samples."""
-        found = self._module.named_buffers() if self._module is not None else ()
-        return [(name, _stored(b)) for name, b in found if b.numel() and b.layout == torch.strided]
+        return [] if self._module is None else buffers_of(self._module)
 
     # ---- a step ---------------------------------------------------------------------------------
 
