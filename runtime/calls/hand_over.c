@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * sluice_hand_over(): moves what one model has not delivered yet to another model of the same
- * parameters, and sluice_residual(): copies this worker's part of it. */
+ * sluice_hand_over() moves the values that one model has not delivered yet to another model of the
+ * same parameters. sluice_residual() copies those of this worker. */
 #include "base/error.h"
 #include "job/living.h"
 #include "job/progress_token.h"
@@ -82,8 +82,8 @@ static int check(sluice_model *from, sluice_model *to)
 	return rc;
 }
 
-/* Adds, times n, what the shards that workers read from this rank have not published. With
- * update=none it is a part of a mean, so one of n workers has to push n times as much. */
+/* Adds n times the unpublished values of the shards that workers read from this rank. With
+ * update=none these values are parts of a mean, so one of n workers has to push n times as much. */
 static void add_unpublished(sluice_model *from, float n, float *residual)
 {
 	for (uint32_t i = 0; i < from->n_own; i++) {

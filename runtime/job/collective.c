@@ -99,7 +99,7 @@ static int call_differs(const struct round *r, int peer, const struct collective
 			"collectives differ: %s is in %s (%u bytes), this rank in %s (%zu bytes)%s",
 			rank_text(r->job, peer), collective_name(message->op), message->bytes,
 			collective_name(r->op), r->bytes,
-			ends ? "; that rank has ended early, and its output says why" : "");
+			ends ? "; that rank has ended early: read its output" : "");
 }
 
 /* If a rank is in another call, fails at once with a message that names the rank. If workers may be

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What ranks find wrong while they join: a reason for which a rank cannot take part, and warnings,
- * for example about an unknown variable. Each rank puts them into its bootstrap record, and rank 0
- * logs equal ones once with all ranks that have them, so that a wrong setting of a thousand ranks
- * is one line. join.c calls these functions. */
+ * Findings of ranks that join: a reason for which a rank cannot take part, and warnings, for example
+ * about an unknown variable. Each rank puts them into its bootstrap record, and rank 0 logs equal
+ * ones once with all ranks that have them. A wrong setting of a thousand ranks is therefore one
+ * line. join.c calls these functions. */
 #ifndef RUNTIME_FINDINGS_H
 #define RUNTIME_FINDINGS_H
 #include "base/error.h"
@@ -11,8 +11,8 @@
 enum { FINDING_BYTES = ERROR_TEXT_BYTES };
 extern const char findings_reason[8], findings_warnings[8]; /* names of entries of a record */
 
-/* Logs the gathered errors, except the one with this text (NULL: all). With a text, that error is
- * told by findings_tell(). */
+/* Logs the gathered errors, except the one with this text (NULL: all). With a text,
+ * findings_tell() logs that error. */
 void findings_log_errors(const struct log_gathered *gathered, const char *except);
 /* Logs the gathered warnings, if the records were not exchanged. */
 void findings_log_warnings(const struct log_gathered *gathered);

@@ -18,7 +18,7 @@
  *   failure                       the job's first failure, and how a rank leaves
  *   messages                      the messages of the collectives
  *   members                       continuing without lost workers
- *   findings                      what ranks find wrong while they join
+ *   findings                      errors and warnings of ranks that join
  *   peers                         the state of each peer, and what it means for the job
  *   heart                         heartbeats
  *   progress                      token, thread, waits; passes events to all of the above
