@@ -1292,6 +1292,9 @@ def rank_fsdp_dcp(job, folder):
     model = fsdp_blocks(mesh["shard"], 2)
     state = sluice.torch.replicate(model, mesh["shard"], SPARSE, job=job)
     refused(lambda: state.empty_state_dict(reader.read_metadata()), f"the checkpoint has no rank{job.rank}.module2")
+    two = reader.read_metadata()
+    two.state_dict_metadata[f"other.rank{job.rank}.module1"] = two.state_dict_metadata[f"compression.rank{job.rank}.module0"]
+    refused(lambda: state.empty_state_dict(two), f"rank{job.rank}.module1 of several models")
     state.close()
     job.close()
     torch.distributed.destroy_process_group()

@@ -195,13 +195,17 @@ class Replication(NotPickled):
             torch.distributed.checkpoint.load({"compression": compression}, storage_reader=reader)
             state.load_state_dict(compression)
         """
-        sizes = {name.rpartition("rank")[1] + name.rpartition("rank")[2]: of.size
-                 for name, of in metadata.state_dict_metadata.items() if hasattr(of, "size")}
-        missing = [piece.key for piece in self._pieces if piece.key not in sizes]
+        keys, sizes = [piece.key for piece in self._pieces], {}
+        for name, of in metadata.state_dict_metadata.items():
+            key = name[name.rfind("rank"):]
+            if key in keys and hasattr(of, "size") and sizes.setdefault(key, of.size) != of.size:
+                raise InvalidError(f"the checkpoint has {key} of several models, with different sizes: save the state of each "
+                                   "model in its own checkpoint")
+        missing = [key for key in keys if key not in sizes]
         if missing:
             raise InvalidError(f"the checkpoint has no {missing[0]}: every rank loads the parts that it saved itself, of an "
                                "equal model and in a job of as many ranks")
-        return {piece.key: torch.empty(sizes[piece.key], dtype=torch.uint8) for piece in self._pieces}
+        return {key: torch.empty(sizes[key], dtype=torch.uint8) for key in keys}
 
     def load_state_dict(self, state: Dict[str, torch.Tensor]) -> None:
         """Makes the first backward load this rank's state_dict()."""
