@@ -118,7 +118,7 @@ static int ranks_with(const sluice_job *job, const char *name, struct kind kind,
 	return n;
 }
 
-static void tell_line(const sluice_job *job, enum log_level level, int rank, int n,
+static void log_one(const sluice_job *job, enum log_level level, int rank, int n,
 		      const char *ranks, const char *line)
 {
 	if (n > 1)
@@ -130,25 +130,25 @@ static void tell_line(const sluice_job *job, enum log_level level, int rank, int
 			 level == LOG_ERROR ? " cannot take part" : "", line);
 }
 
-static void tell(const sluice_job *job, const char *name, enum log_level level)
+static void log_kinds(const sluice_job *job, const char *name, enum log_level level)
 {
-	struct kind told[KINDS_MOST];
-	int n_told = 0, more = 0;
+	struct kind logged[KINDS_MOST];
+	int n_logged = 0, more = 0;
 
 	for (int r = 0; r < job->size; r++) {
 		const struct kind kind = finding_of(job, name, r);
 		char text[FINDING_BYTES + 1], ranks[RANKS_TEXT];
 		int known = !kind.bytes;
 
-		for (int k = 0; k < n_told && !known; k++)
-			known = equal(told[k], kind);
+		for (int k = 0; k < n_logged && !known; k++)
+			known = equal(logged[k], kind);
 		if (known)
 			continue;
-		if (n_told == KINDS_MOST) {
+		if (n_logged == KINDS_MOST) {
 			more++;
 			continue;
 		}
-		told[n_told++] = kind;
+		logged[n_logged++] = kind;
 		memcpy(text, kind.bytes, kind.n);
 		text[kind.n] = 0;
 		const int n = ranks_with(job, name, kind, ranks);
@@ -157,17 +157,17 @@ static void tell(const sluice_job *job, const char *name, enum log_level level)
 			if (next)
 				*next++ = 0;
 			blank_controls(line);
-			tell_line(job, level, r, n, ranks, line);
+			log_one(job, level, r, n, ranks, line);
 		}
 	}
 	if (more)
 		log_line(level, "runtime", "%d more ranks have other messages of this kind", more);
 }
 
-void findings_tell(const sluice_job *job)
+void findings_log_records(const sluice_job *job)
 {
 	if (job->rank != 0)
 		return;
-	tell(job, findings_reason, LOG_ERROR);
-	tell(job, findings_warnings, LOG_WARN);
+	log_kinds(job, findings_reason, LOG_ERROR);
+	log_kinds(job, findings_warnings, LOG_WARN);
 }

@@ -12,7 +12,7 @@ enum { FINDING_BYTES = ERROR_TEXT_BYTES };
 extern const char findings_reason[8], findings_warnings[8]; /* names of entries of a record */
 
 /* Logs the gathered errors, except the one with this text (NULL: all). With a text,
- * findings_tell() logs that error. */
+ * findings_log_records() logs that error. */
 void findings_log_errors(const struct log_gathered *gathered, const char *except);
 /* Logs the gathered warnings, if the records were not exchanged. */
 void findings_log_warnings(const struct log_gathered *gathered);
@@ -22,5 +22,5 @@ void findings_log(const struct log_gathered *gathered);
 size_t findings_collect(const struct log_gathered *gathered, char text[FINDING_BYTES]);
 
 /* On rank 0, logs the findings of all records. */
-void findings_tell(const sluice_job *job);
+void findings_log_records(const sluice_job *job);
 #endif

@@ -36,7 +36,7 @@ static int *open_page_of_this_process(void)
 static void free_job(sluice_job *job)
 {
 	progress_stop(job);
-	page_close(job);
+	rank_page_close(job);
 	groups_free(job);
 	hubs_close(job);
 	for (int p = 0; job->peers && p < job->size; p++)

@@ -452,7 +452,7 @@ static int exchange_records(sluice_job *job, struct bootstrap *boot, int rc, int
 	if (err)
 		findings_log_warnings(found);
 	else
-		findings_tell(job);
+		findings_log_records(job);
 	if (rc) {
 		if (err)
 			log_line(LOG_ERROR, "runtime", "%s", reason);
@@ -650,6 +650,6 @@ int job_join(sluice_job *job, const sluice_job_attr *attr, struct bootstrap **bo
 			 "%d ranks forward control messages, and other ranks connect with each "
 			 "other when they need it (SLUICE_MESH=%d)",
 			 hubs_count(job), job->settings.mesh);
-	page_open(job);
+	rank_page_open(job);
 	return connect_all(job);
 }

@@ -25,7 +25,7 @@ CHECK_WORDS(struct page_model);
 CHECK_WORDS(struct page_numbers);
 
 /* Every thread may log, also while the page closes. */
-static _Atomic(struct page *) noted; /* the page that shows the log of this process */
+static _Atomic(struct rank_page *) noted; /* the page that shows the log of this process */
 static atomic_int note_users;
 static atomic_uint_least64_t notes;
 static pid_t note_process;
@@ -51,7 +51,7 @@ static void put(_Atomic uint64_t *sequence, _Atomic uint64_t *words, const void 
 /* Returns the call that failed, or NULL. */
 static const char *make_page(struct page_writer *w, const char *name)
 {
-	const off_t bytes = sizeof(struct page);
+	const off_t bytes = sizeof(struct rank_page);
 	w->fd = region_memfd(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (w->fd < 0)
 		return "memfd_create";
@@ -101,7 +101,7 @@ static void describe_rank(const sluice_job *job, struct page_who *who)
 static void note(int level, const char *text)
 {
 	atomic_fetch_add(&note_users, 1);
-	struct page *page = atomic_load(&noted);
+	struct rank_page *page = atomic_load(&noted);
 	if (page && level <= LOG_WARN && getpid() == note_process) {
 		const uint64_t number = atomic_fetch_add(&notes, 1) + 1;
 		struct page_note contents = { .number = number,
@@ -113,12 +113,12 @@ static void note(int level, const char *text)
 	atomic_fetch_sub(&note_users, 1);
 }
 
-void page_open(sluice_job *job)
+void rank_page_open(sluice_job *job)
 {
 	struct page_writer *w = &job->page;
 	char name[PAGE_NAME_BYTES];
 	struct page_who who;
-	struct page *none = NULL;
+	struct rank_page *none = NULL;
 	if (job->sim_rank || strcmp(job->settings.top, "yes"))
 		return;
 	describe_rank(job, &who);
@@ -136,16 +136,16 @@ void page_open(sluice_job *job)
 	PUT(&w->page->who, &who);
 	w->page->head = (struct page_head){ .magic = PAGE_MAGIC,
 					    .version = PAGE_VERSION,
-					    .bytes = sizeof(struct page) };
+					    .bytes = sizeof(struct rank_page) };
 	note_process = job->process.pid;
 	if (atomic_compare_exchange_strong(&noted, &none, w->page))
 		log_set_watch(note);
 }
 
-void page_close(sluice_job *job)
+void rank_page_close(sluice_job *job)
 {
 	struct page_writer *w = &job->page;
-	struct page *own = w->page;
+	struct rank_page *own = w->page;
 	if (!own)
 		return;
 	if (atomic_compare_exchange_strong(&noted, &own, NULL)) {
@@ -153,7 +153,7 @@ void page_close(sluice_job *job)
 		while (atomic_load(&note_users))
 			sched_yield();
 	}
-	munmap(w->page, sizeof(struct page));
+	munmap(w->page, sizeof(struct rank_page));
 	close(w->fd);
 	w->page = NULL;
 }
@@ -171,14 +171,14 @@ int page_take(sluice_job *job)
 
 void page_show_model(sluice_job *job, int entry, const struct page_model *model)
 {
-	struct page *page = job->root->page.page;
+	struct rank_page *page = job->root->page.page;
 	if (page && entry >= 0)
 		PUT(&page->models[entry], model);
 }
 
 void page_show_numbers(sluice_job *job, int entry, const struct page_numbers *numbers)
 {
-	struct page *page = job->root->page.page;
+	struct rank_page *page = job->root->page.page;
 	if (page && entry >= 0)
 		PUT(&page->numbers[entry], numbers);
 }
@@ -198,7 +198,7 @@ void page_give_back(sluice_job *job, int entry)
 
 void page_show_wait(sluice_job *job, uint64_t since_ns, const char *text)
 {
-	struct page *page = job->root->page.page;
+	struct rank_page *page = job->root->page.page;
 	struct page_wait wait = { .since_ns = since_ns };
 	if (!page)
 		return;

@@ -8,15 +8,15 @@
 #include "sluice.h"
 
 struct page_writer {
-	struct page *page; /* NULL: none */
+	struct rank_page *page; /* NULL: none */
 	int fd;
 	atomic_uint taken;         /* bit i: entry i of the models is in use */
 	struct page_losses losses; /* what was written last */
 };
 
 /* Makes the page, unless SLUICE_TOP=no or the rank is simulated. If that fails, logs why. */
-void page_open(sluice_job *job);
-void page_close(sluice_job *job);
+void rank_page_open(sluice_job *job);
+void rank_page_close(sluice_job *job);
 
 /* Returns an entry for a model of the job or of one of its groups, or -1 if there is none. */
 int page_take(sluice_job *job);

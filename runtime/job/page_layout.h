@@ -84,7 +84,7 @@ struct page_numbers {     /* of the model with the same index */
 		_Atomic uint64_t words[sizeof(contents) / sizeof(uint64_t)];                       \
 	}
 
-struct page {
+struct rank_page {
 	struct page_head head;
 	PAGE_BLOCK(struct page_who) who;
 	PAGE_BLOCK(struct page_wait) wait;

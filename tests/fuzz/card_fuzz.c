@@ -6,6 +6,8 @@
 #include "fuzz.h"
 #include "base/bytes.h"
 #include "compress/message.h"
+#include "job/findings.h"
+#include "job/state.h"
 #include "rdma/mailbox.h"
 #include "rdma/shm_record.h"
 #include "slurm/record.h"
@@ -67,6 +69,24 @@ static void compare(const struct rank_record *record)
 		"versions were compared wrongly");
 }
 
+static void expect_line(int level, const char *line, void *context)
+{
+	require((level == LOG_ERROR || level == LOG_WARN) && !strpbrk(line, "\n\r\033"),
+		"a finding was not logged as a line");
+	(void)context;
+}
+
+/* Lets rank 0 log what the record of rank 1 says that it has found. */
+static void log_findings(const struct rank_record *record)
+{
+	struct rank_record records[2] = { { .node = "n0" }, *record };
+	const sluice_job job = { .rank = 0, .size = 2, .records = records };
+
+	sluice_set_log(expect_line, NULL);
+	findings_log_records(&job);
+	begin();
+}
+
 static void fuzz_card(uint8_t *bytes, size_t n, unsigned options)
 {
 	struct rank_record record, again;
@@ -98,6 +118,7 @@ static void fuzz_card(uint8_t *bytes, size_t n, unsigned options)
 	require(!record_decode(out, length, RANK, &again, &why), "own record refused");
 	require(!memcmp(&record, &again, sizeof(record)), "the record changed");
 	compare(&record);
+	log_findings(&record);
 }
 
 /* ---- regions --------------------------------------------------------------- */

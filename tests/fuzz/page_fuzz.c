@@ -4,9 +4,9 @@
 #include "fuzz.h"
 #include "tools/top/show.h"
 
-static struct page *well_formed(void)
+static struct rank_page *well_formed(void)
 {
-	struct page *page = get_memory(sizeof(*page));
+	struct rank_page *page = get_memory(sizeof(*page));
 	const struct page_who who = { .rank = 1, .size = 4, .servers = 1, .pid = 2 };
 
 	memset(page, 0, sizeof(*page));
@@ -34,7 +34,7 @@ static void expect_printable(const struct seen_rank *rank)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	struct page *page = well_formed();
+	struct rank_page *page = well_formed();
 	struct seen_rank *rank = get_memory(sizeof(*rank));
 	const size_t n = size < sizeof(*page) ? size : sizeof(*page);
 	void *cut = get_memory(n);

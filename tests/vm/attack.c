@@ -31,7 +31,7 @@ enum { REQUEST_MAX = 56, ANSWER_MS = 3000, QPN = 0x4711 };
 static struct sockaddr_in source, target;
 static struct rdma_event_channel *channel;
 static int accepted, answered;
-static volatile sig_atomic_t told_to_end;
+static volatile sig_atomic_t asked_to_end;
 
 struct answer {
 	int event;         /* event of rdma_cm; -1: none came */
@@ -241,7 +241,7 @@ static void replay(const char *path)
 static void end_flood(int signal)
 {
 	(void)signal;
-	told_to_end = 1;
+	asked_to_end = 1;
 }
 
 /* Makes N connections at different stages: some wait for the answer, others end before it. */
@@ -254,7 +254,7 @@ static void flood(int n)
 		give_up("memory");
 	/* a system call that the signal interrupts is begun again */
 	signal(SIGTERM, end_flood);
-	for (int at = 0; !told_to_end; at = (at + 1) % n) {
+	for (int at = 0; !asked_to_end; at = (at + 1) % n) {
 		uint8_t bytes[FRAME_MAX];
 		struct frame hello = { .kind = FRAME_HELLO, .rank = (uint32_t)at % 4 };
 		struct answer answer;

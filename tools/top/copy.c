@@ -118,7 +118,7 @@ static const char *check_texts(struct seen_rank *r)
 
 const char *seen_copy(const void *bytes_of_page, size_t bytes, struct seen_rank *out)
 {
-	const struct page *page = bytes_of_page;
+	const struct rank_page *page = bytes_of_page;
 	const char *why;
 
 	memset(out, 0, sizeof(*out));

@@ -193,7 +193,7 @@ TEST_IN_JOB(block__written_by_two_threads__is_never_torn, 1)
 
 /* ---- pages of other programs ---------------------------------------------------------------- */
 
-static struct page page;
+static struct rank_page page;
 static struct seen_rank copied;
 
 #define STORE(block, contents) memcpy((void *)(block)->words, contents, sizeof(*(contents)))
