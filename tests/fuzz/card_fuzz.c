@@ -12,8 +12,10 @@
 #include "rdma/shm_record.h"
 #include "slurm/record.h"
 
-/* Options. Checksums and lengths are corrected unless the fuzzer sets these. */
-enum { LEAVE_CRC = 1, LEAVE_LENGTHS = 2, LEAVE_INNER_CRC = 4 };
+/* Options. Checksums, lengths and a record's wire version are corrected unless the fuzzer sets
+ * these. */
+enum { LEAVE_CRC = 1, LEAVE_LENGTHS = 2, LEAVE_INNER_CRC = 4, LEAVE_WIRE = 8 };
+enum { AT_WIRE = 12 };
 enum { RANK = 3, RANKS = 8 };
 
 static void seal(uint8_t *bytes, size_t at)
@@ -36,6 +38,8 @@ static void fix_card(uint8_t *bytes, size_t n, unsigned options)
 		put_le32(bytes + 4, header);
 		put_le32(bytes + 8, (uint32_t)(n - 4 - header));
 	}
+	if (!(options & LEAVE_WIRE))
+		put_le32(bytes + AT_WIRE, SLUICE_WIRE_VERSION);
 	if (!(options & LEAVE_CRC))
 		seal(bytes, n - 4);
 }
