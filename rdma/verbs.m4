@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# SLUICE_CHECK_VERBS: --with-verbs=auto|yes|no. Finds libibverbs, librdmacm and, for the proof that a peer
+# SLUICE_CHECK_VERBS: --with-verbs=auto|yes|no|DIR. Finds libibverbs, librdmacm and, for the proof that a peer
 # belongs to the job, OpenSSL's libcrypto. Sets HAVE_VERBS (config.h), VERBS_CFLAGS, VERBS_LIBS, have_verbs
 # and verbs_summary.
 AC_DEFUN([SLUICE_CHECK_VERBS], [
 	AC_ARG_WITH([verbs],
-		[AS_HELP_STRING([--with-verbs=auto|yes|no], [RDMA transport over libibverbs and librdmacm (auto)])],
+		[AS_HELP_STRING([--with-verbs=auto|yes|no|DIR], [RDMA transport over libibverbs and librdmacm (auto)])],
 		[], [with_verbs=auto])
-	have_verbs=no
+	have_verbs=no sluice_rpath=
+	AS_CASE([$with_verbs], [/*], [SLUICE_LOOK_IN([verbs])])
 	verbs_missing="--with-verbs=no"
 	AS_CASE([$with_verbs],
 		[no], [],
-		[auto|yes], [
+		[auto|yes|/*], [
 			PKG_CHECK_MODULES([VERBS], [libibverbs librdmacm libcrypto >= 1.1.1], [
 				sluice_save_CPPFLAGS="$CPPFLAGS"
 				sluice_save_LIBS="$LIBS"
@@ -28,13 +29,14 @@ AC_DEFUN([SLUICE_CHECK_VERBS], [
 				LIBS="$sluice_save_LIBS"
 			], [verbs_missing="libibverbs, librdmacm or libcrypto not found: install libibverbs-dev librdmacm-dev libssl-dev"])
 		],
-		[AC_MSG_ERROR([--with-verbs takes auto, yes or no, not "$with_verbs"])])
+		[AC_MSG_ERROR([--with-verbs takes auto, yes, no or an absolute path, not "$with_verbs"])])
 
 	AS_IF([test "$have_verbs" = yes], [
+		VERBS_LIBS="$VERBS_LIBS $sluice_rpath"
 		AC_DEFINE([HAVE_VERBS], [1], [Define to 1 to build the RDMA transport.])
 		verbs_summary="yes (libibverbs $($PKG_CONFIG --modversion libibverbs), libcrypto $($PKG_CONFIG --modversion libcrypto))"
 	], [
-		AS_IF([test "$with_verbs" = yes], [AC_MSG_ERROR([--with-verbs=yes, but $verbs_missing])])
+		AS_CASE([$with_verbs], [no|auto], [], [AC_MSG_ERROR([--with-verbs=$with_verbs, but $verbs_missing])])
 		VERBS_CFLAGS= VERBS_LIBS=
 		verbs_summary="no ($verbs_missing)"
 	])

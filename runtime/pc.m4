@@ -79,8 +79,26 @@ AC_DEFUN([SLUICE_RELOCATE], [
 	AS_IF([test -n "$sluice_to_prefix"], [PC_PREFIX="\${pcfiledir}/${sluice_to_prefix%/}"], [PC_PREFIX=$sluice_prefix])
 	PC_LIBDIR=$(sluice_below_prefix "$sluice_libdir")
 	PC_INCLUDEDIR=$(sluice_below_prefix "$(sluice_expand includedir)")
+	CMAKE_TO_INCLUDE=$(sluice_relative "$sluice_libdir/cmake/Sluice" "$(sluice_expand includedir)")
+	CMAKE_TO_INCLUDE=${CMAKE_TO_INCLUDE%/}
+	AC_SUBST([CMAKE_TO_INCLUDE])
 	AC_SUBST([RPATH_LDFLAGS])
 	AC_SUBST([PC_PREFIX])
 	AC_SUBST([PC_LIBDIR])
 	AC_SUBST([PC_INCLUDEDIR])
+])
+
+# SLUICE_LOOK_IN(NAME): the packages of --with-NAME=DIR are searched below DIR first, in all later calls of pkg-config, and
+# programs look for their libraries there. Sets sluice_rpath.
+AC_DEFUN([SLUICE_LOOK_IN], [
+	sluice_rpath=
+	for sluice_folder in "$with_$1/lib64" "$with_$1/lib/$($CC -print-multiarch 2>/dev/null)" "$with_$1/lib"; do
+		AS_IF([test -d "$sluice_folder/pkgconfig"], [
+			PKG_CONFIG_PATH="$sluice_folder/pkgconfig${PKG_CONFIG_PATH:+:$PKG_CONFIG_PATH}"
+			sluice_rpath="-Wl,-rpath,$sluice_folder"
+		])
+	done
+	AS_IF([test -z "$sluice_rpath"],
+		[AC_MSG_ERROR([--with-$1=$with_$1: there is no pkgconfig folder in $with_$1/lib or lib64])])
+	export PKG_CONFIG_PATH
 ])

@@ -9,4 +9,4 @@ library_sources += \
 	slurm/record.c slurm/record.h \
 	slurm/siblings.c slurm/siblings.h
 
-EXTRA_DIST += slurm/pmix.m4 slurm/train.sbatch
+EXTRA_DIST += slurm/pmix.m4

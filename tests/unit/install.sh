@@ -55,6 +55,32 @@ for how in '' --static; do
 	case $(flags $how --libs) in *rpath*) wrong "pkg-config $how --libs names an rpath: $(flags $how --libs)" ;; esac
 done
 
+for file in share/sluice/train.sbatch share/sluice/devcluster share/bash-completion/completions/sluice-train; do
+	[ -e "$tmp/moved/$file" ] || wrong "$file is not installed"
+done
+if [ -e "$tmp/moved/etc" ] || mkdir "$tmp/moved/etc"; then # the file of settings moves with the tree, too
+	case $(sed -n 's/^sysconfdir = //p' Makefile) in
+	'${prefix}/etc')
+		echo 'SLUICE_MESH = 77' >"$tmp/moved/etc/sluice.conf"
+		(umask 022 && chmod 644 "$tmp/moved/etc/sluice.conf" && chmod 755 "$tmp/moved/etc")
+		env -u SLUICE_CONF -u SLUICE_MESH XDG_CONFIG_HOME="$tmp" "$tmp/moved/bin/sluice-info" >"$tmp/log" 2>&1
+		grep -q 'SLUICE_MESH.*77 (.*/moved/etc/sluice.conf line 1)' "$tmp/log" ||
+			{ grep -e MESH -e conf "$tmp/log"; wrong "sluice.conf is not found in the moved tree"; }
+		rm "$tmp/moved/etc/sluice.conf" ;;
+	esac
+fi
+if command -v cmake >/dev/null && [ -e "$lib/libsluice.so" ]; then
+	mkdir "$tmp/cmake"
+	cp "$top_srcdir/tests/unit/example.c" "$tmp/cmake/"
+	printf '%s\n' 'cmake_minimum_required(VERSION 3.10)' 'project(example C)' 'find_package(Sluice 0.1 REQUIRED)' \
+		'add_executable(example example.c)' 'target_link_libraries(example Sluice::sluice)' >"$tmp/cmake/CMakeLists.txt"
+	{ cmake -S "$tmp/cmake" -B "$tmp/cmake/build" -DCMAKE_PREFIX_PATH="$tmp/moved" -DCMAKE_C_COMPILER="${CC%% *}" &&
+		env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL cmake --build "$tmp/cmake/build" && "$tmp/cmake/build/example"; } >"$tmp/log" 2>&1 ||
+		{ tail -n 20 "$tmp/log"; wrong "a program built by CMake does not work"; }
+else
+	echo "not tested with CMake: it is not installed"
+fi
+
 if [ ! -e "$lib/libsluice.so" ]; then
 	echo "not tested with libsluice.so: configured with --disable-shared"
 elif program "$tmp/shared" $(flags --cflags --libs); then

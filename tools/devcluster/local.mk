@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # A private Slurm on one machine, and the cables between its nodes.
-EXTRA_DIST += tools/devcluster/cable tools/devcluster/devcluster
+dist_share_SCRIPTS = tools/devcluster/cable tools/devcluster/devcluster
