@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Findings of ranks that join: a reason for which a rank cannot take part, and warnings, for example
- * about an unknown variable. Each rank puts them into its bootstrap record, and rank 0 logs equal
- * ones once with all ranks that have them. A wrong setting of a thousand ranks is therefore one
- * line. join.c calls these functions. */
+ * Findings of ranks that join: a reason for which a rank cannot take part, and warnings, for
+ * example about an unknown variable. Each rank puts them into its bootstrap record, and rank 0 logs
+ * equal ones once with all ranks that have them. A wrong setting of a thousand ranks is therefore
+ * one line. join.c calls these functions. */
 #ifndef RUNTIME_FINDINGS_H
 #define RUNTIME_FINDINGS_H
 #include "base/error.h"
