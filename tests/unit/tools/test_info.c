@@ -324,7 +324,7 @@ CASE(wrong_recipe__fails_naming_variable_word_and_remedy)
 	setenv("SLUICE_RECIPE", "up=topq(0.01)", 1);
 	probe_sluice(&node, &report);
 	unsetenv("SLUICE_RECIPE");
-	fails("environment", "SLUICE_RECIPE=\"up=topq(0.01)\"", "correct or unset");
+	fails("environment", "SLUICE_RECIPE=\"up=topq(0.01)\"", "correct or remove it");
 	assert_non_null(strstr(found("environment", VERDICT_FAIL)->text, "topk"));
 	report_free(&report);
 	setenv("SLUICE_RECIPE", "up=topk(0.01)", 1);
