@@ -28,7 +28,7 @@ CHECK_WORDS(struct page_numbers);
 static _Atomic(struct rank_page *) noted; /* the page that shows the log of this process */
 static atomic_int note_users;
 static atomic_uint_least64_t notes;
-static pid_t note_process;
+static _Atomic(pid_t) note_process;
 
 static void put(_Atomic uint64_t *sequence, _Atomic uint64_t *words, const void *contents,
 		size_t bytes)
@@ -102,7 +102,7 @@ static void note(int level, const char *text)
 {
 	atomic_fetch_add(&note_users, 1);
 	struct rank_page *page = atomic_load(&noted);
-	if (page && level <= LOG_WARN && getpid() == note_process) {
+	if (page && level <= LOG_WARN && getpid() == atomic_load(&note_process)) {
 		const uint64_t number = atomic_fetch_add(&notes, 1) + 1;
 		struct page_note contents = { .number = number,
 					      .ns = now_ns(),
@@ -137,7 +137,7 @@ void rank_page_open(sluice_job *job)
 	w->page->head = (struct page_head){ .magic = PAGE_MAGIC,
 					    .version = PAGE_VERSION,
 					    .bytes = sizeof(struct rank_page) };
-	note_process = job->process.pid;
+	atomic_store(&note_process, job->process.pid);
 	if (atomic_compare_exchange_strong(&noted, &none, w->page))
 		log_set_watch(note);
 }
