@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What the job's page shows of a model (job/page.h). */
+ * Writes the entry of a model in the job's page (job/page.h). */
 #ifndef RUNTIME_SHOWN_H
 #define RUNTIME_SHOWN_H
 #include "model/stopwatch.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What sluice-top prints: screens, and JSON. */
+ * Prints the pages that sluice-top has found, as a screen or as JSON. */
 #ifndef TOOLS_TOP_SHOW_H
 #define TOOLS_TOP_SHOW_H
 #include "tools/top/seen.h"

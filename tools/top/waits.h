@@ -6,8 +6,8 @@
 
 /* Returns the time from then until the page was copied, or 0 if `then` is later. */
 double seconds_since(const struct seen_rank *rank, uint64_t then);
-/* Returns number i of the ranks for which this rank waits, or -1 if there are fewer. A rank that
- * waits for a shard of its own names the ranks for whose pushes the shard waits. */
+/* Returns number i of the ranks for which this rank waits, or -1 if there are fewer. If a rank
+ * waits for one of its shards, these are the ranks whose pushes the shard lacks. */
 int awaited_rank(const struct seen_rank *rank, int i);
 /* Returns the number of ranks of its step that wait for this rank. */
 int waiting_for(const struct seen *seen, const struct seen_rank *awaited_by, int rank);
