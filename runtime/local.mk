@@ -153,3 +153,9 @@ library_sources += \
 noinst_PROGRAMS += runtime/recipe/methodsdoc
 runtime_recipe_methodsdoc_SOURCES = runtime/recipe/methodsdoc.c
 runtime_recipe_methodsdoc_LDADD = libinternal.la
+
+# The binary interface that older programs were compiled with (doc/abi.md, tests/unit/abi.sh).
+EXTRA_DIST += runtime/libsluice.abi runtime/estimate/libsluice_estimate.abi
+abi-baseline:
+	$(AM_V_GEN)CC="$(CC)" $(SHELL) $(srcdir)/tests/unit/abi.sh write
+.PHONY: abi-baseline

@@ -69,9 +69,9 @@ check_PROGRAMS += tests/unit/example
 tests_unit_example_SOURCES = tests/unit/example.c
 tests_unit_example_LDADD = libsluice.la
 
-TESTS += tests/unit/header_alone.sh tests/unit/layers.sh
+TESTS += tests/unit/abi.sh tests/unit/header_alone.sh tests/unit/layers.sh
 # A program that links the installed library would need the sanitizers' flags, and a preloaded library them first.
 if !WITH_SANITIZER
 TESTS += tests/unit/install.sh
 endif
-EXTRA_DIST += tests/same-bits tests/unit/header_alone.sh tests/unit/install.sh tests/unit/layers.sh tests/unit/valgrind.supp
+EXTRA_DIST += tests/same-bits tests/unit/abi.sh tests/unit/header_alone.sh tests/unit/install.sh tests/unit/layers.sh tests/unit/valgrind.supp
