@@ -124,7 +124,7 @@ struct conf {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct conf *current; /* protected by lock */
+static struct conf *_Atomic current; /* written under lock; read without, because none is freed */
 
 static void free_conf(struct conf *conf)
 {
@@ -317,17 +317,17 @@ int conf_load(void)
 
 struct conf_value conf_value(size_t entry)
 {
-	struct conf_value value = { 0 };
+	const struct conf *conf = current;
 	struct error_scope scope;
 
-	pthread_mutex_lock(&lock);
-	if (!current) {
+	if (!conf) {
+		pthread_mutex_lock(&lock);
 		error_begin(&scope);
-		load(1);
+		if (!current)
+			load(1);
 		error_end(&scope, 0);
+		conf = current;
+		pthread_mutex_unlock(&lock);
 	}
-	if (current)
-		value = current->values[entry];
-	pthread_mutex_unlock(&lock);
-	return value;
+	return conf ? conf->values[entry] : (struct conf_value){ 0 };
 }

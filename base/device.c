@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Finds and loads the GPU module that gpu/ builds. Without the driver's library there is no device
- * memory, so in a process without CUDA each call costs one comparison: that of the number of loaded
- * libraries. */
+ * memory, so in a process without CUDA each call compares the number of loaded libraries and looks
+ * up SLUICE_GPU, without a lock of Sluice and without a system call. */
 #include "base/device.h"
 #include "base/env.h"
 #include "base/error.h"
