@@ -82,8 +82,9 @@ enum { LANES = 4, UNROLLED = 4 * LANES };
 _Static_assert((int)UNROLLED <= (int)LISTS_SLACK, "a list is padded to a multiple of this length");
 
 /* Counts the keys above `key`. After v[n], up to the next multiple of UNROLLED, there must be
- * zeros. */
-static size_t count_above(const float *v, size_t n, uint32_t key)
+ * zeros. Meanwhile it prefetches memory from `soon` on, because the memory bus would otherwise be
+ * idle. */
+static size_t count_above(const float *v, size_t n, uint32_t key, const float *soon)
 {
 	const int32_t k = (int32_t)key;
 	const lanes bound = { k, k, k, k }, mask = { KEY_MASK, KEY_MASK, KEY_MASK, KEY_MASK };
@@ -92,6 +93,7 @@ static size_t count_above(const float *v, size_t n, uint32_t key)
 	for (size_t i = 0; i < n; i += UNROLLED) {
 		const lanes *at = (const lanes *)(v + i);
 
+		__builtin_prefetch(soon + i); /* UNROLLED values are one cache line */
 		a += (at[0] & mask) > bound;
 		b += (at[1] & mask) > bound;
 		c += (at[2] & mask) > bound;
@@ -103,9 +105,9 @@ static size_t count_above(const float *v, size_t n, uint32_t key)
 
 /* Returns the cut that selects the `need` largest of v[0..n), whose keys are above `low` and at
  * most `high`. 0 < need < n. middle: a key near the need-th largest. v is padded as for
- * count_above(). */
+ * count_above(). Prefetches memory from *soon on, and advances *soon. */
 static struct cut cut_near(const float *v, size_t n, size_t need, uint32_t low, uint32_t high,
-			   uint32_t middle)
+			   uint32_t middle, const float **soon)
 {
 	/* Invariant: more than `need` keys are above low, and fewer than `need` are above high. */
 	size_t above_low = n, above_high = 0;
@@ -115,7 +117,9 @@ static struct cut cut_near(const float *v, size_t n, size_t need, uint32_t low, 
 			return (struct cut){ .floor = high, .ties = need - above_high };
 		middle = middle <= low ? low + 1 : middle >= high ? high - 1 : middle;
 
-		const size_t above = count_above(v, n, middle);
+		const size_t above = count_above(v, n, middle, *soon);
+
+		*soon += n;
 
 		if (above == need)
 			return (struct cut){ .floor = middle, .ties = 0 };
@@ -158,6 +162,7 @@ static uint32_t sampled_level(const struct block *b, uint32_t quota, unsigned at
 	float value[MOST + UNROLLED];
 	size_t n = 0;
 	const uint32_t stride = b->plain / MOST + 1;
+	const float *soon = b->x + b->end;
 	uint32_t skip = stride / 2;
 
 	if (!b->plain)
@@ -179,22 +184,23 @@ static uint32_t sampled_level(const struct block *b, uint32_t quota, unsigned at
 	const float rank = (float)quota * (float)n / (float)b->plain;
 	const size_t need = (size_t)(rank + 3 * sqrtf(rank) + 1) << attempt;
 
-	if (need >= n || count_above(value, n, 0) <= need)
+	if (need >= n || count_above(value, n, 0, soon) <= need)
 		return 0;
 	/* Subtracts 1, so that keys equal to the sample's cut are candidates too. */
-	return cut_near(value, n, need, 0, KEY_MASK, KEY_INFINITY / 2).floor - 1;
+	return cut_near(value, n, need, 0, KEY_MASK, KEY_INFINITY / 2, &soon).floor - 1;
 }
 
 /* Moves the level towards the one that would have listed the wanted number of candidates. floor:
  * the k-th largest key of the block. */
-static void learn(struct level *level, const float *v, size_t n, uint32_t quota, uint32_t floor)
+static void learn(struct level *level, const float *v, size_t n, uint32_t quota, uint32_t floor,
+		  const float **soon)
 {
 	const size_t want = wanted(quota);
 
 	level->middle = level->middle ? level->middle + (int32_t)(floor - level->middle) / 4 :
 					floor;
 	if (n > 3 * want) {
-		level->below = cut_near(v, n, want, level->below, floor, floor).floor - 1;
+		level->below = cut_near(v, n, want, level->below, floor, floor, soon).floor - 1;
 		return;
 	}
 	/* n - quota candidates lie between the level and the floor. */
@@ -245,13 +251,16 @@ static size_t select_block(const struct block *b, uint32_t quota, struct level *
 	}
 	level->below = below;
 	if (n - exempt > quota) {
+		/* The kernel has prefetched about a line for each two candidates. */
+		const float *soon = b->x + b->end + UNROLLED * (n / 2);
+
 		pad(stage->near_value, n);
 
 		const struct cut cut = cut_near(stage->near_value, n, quota + exempt, below,
-						largest, first ? below : level->middle);
+						largest, first ? below : level->middle, &soon);
 
 		if (!exempt)
-			learn(level, stage->near_value, n, quota, cut.floor);
+			learn(level, stage->near_value, n, quota, cut.floor, &soon);
 		n = keep(stage->near_value, stage->near_index, n, cut);
 	} else if (level->middle > below) {
 		const uint32_t lower = (level->middle - below) / 4;
