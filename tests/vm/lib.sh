@@ -34,7 +34,7 @@ export SLUICE_TRANSPORT=verbs
 job() {
 	local name=$1 ranks=$2
 	shift 2
-	timeout "${job_limit:-60}" srun --mpi=pmix -N"${nodes:-2}" -n"$ranks" --ntasks-per-node=$((ranks / ${nodes:-2})) \
+	timeout "${job_limit:-240}" srun --mpi=pmix -N"${nodes:-2}" -n"$ranks" --ntasks-per-node=$((ranks / ${nodes:-2})) \
 		--kill-on-bad-exit=0 -D "$SCRATCH" \
 		-o "$SCRATCH/$name.out" -e "$SCRATCH/$name.err.%t" ${srun_options[@]+"${srun_options[@]}"} \
 		"$TOP/tests/vm/rank" "$@" 2>"$SCRATCH/$name.srun"
