@@ -5,7 +5,7 @@
 pages=/proc/sys/vm/nr_hugepages
 [ -e /sys/kernel/mm/hugepages/hugepages-2048kB ] || skip "this kernel has no huge pages of 2 MiB"
 trap 'echo 0 >$pages' EXIT
-export SLUICE_LOG=warn,rdma+info job_limit=100
+export SLUICE_LOG=warn,rdma+info
 train_on() { # KIND-OF-PAGES
 	SLUICE_HUGE_PAGES=$1 "${2:-job_ok}" "$1" 2 "$train" --data "$LOGS/rows" --model mlp:1024,512 \
 		--batch 16 --limit 32 --epochs 1 --seed 1 --dense --shards 2 --digest

@@ -34,8 +34,8 @@ export SLUICE_BOOT_TIMEOUT=30 SLUICE_LOG=warn,rdma+info
 SLUICE_TRANSPORT=verbs job none 4 "$train" "${small[@]}" --digest && fail "ranks used a port without SLUICE_GID_INDEX"
 says "$SCRATCH/none.err.0" 'l1 port 1 has no usable GID' || fail "rank 0 does not name the reason"
 
-job_limit=150 SLUICE_TRANSPORT=shm job_ok shm 4 "$train" "${small[@]}" --digest --shards 4 --recipe "$sparse"
-job_limit=150 SLUICE_GID_INDEX=0 job_ok verbs 4 "$train" "${small[@]}" --digest --shards 4 --recipe "$sparse"
+SLUICE_TRANSPORT=shm job_ok shm 4 "$train" "${small[@]}" --digest --shards 4 --recipe "$sparse"
+SLUICE_GID_INDEX=0 job_ok verbs 4 "$train" "${small[@]}" --digest --shards 4 --recipe "$sparse"
 [ -n "$(final shm digest)" ] || { show shm; fail "no digest"; }
 [ "$(final shm digest)" = "$(final verbs digest)" ] || { show verbs; fail "the digests differ"; }
 [ "$(bytes_over verbs verbs)" -gt 0 ] || fail "no byte over verbs"
