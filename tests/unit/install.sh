@@ -48,8 +48,45 @@ needs() { readelf -d "$1" | grep -q 'NEEDED.*\[libsluice\.so'; }
 flags --cflags --libs >"$tmp/log" 2>&1 || { cat "$tmp/log"; wrong "pkg-config fails without other packages"; }
 for binary in "$tmp"/moved/bin/*; do
 	case $(readelf -d "$binary" 2>/dev/null) in *R*PATH*"$prefix"*) wrong "$binary has a RUNPATH below $prefix" ;; esac
-	"$binary" --version >"$tmp/log" 2>&1 || { cat "$tmp/log"; wrong "${binary##*/} does not run in its new place"; }
 done
+version=$(sed -n 's/^VERSION = //p' Makefile)
+for program in "$tmp"/moved/bin/* "$tmp/moved/share/sluice/devcluster"; do
+	"$program" --version >"$tmp/log" 2>&1 || { cat "$tmp/log"; wrong "${program##*/} does not run in its new place"; }
+	grep -q "^${program##*/} (Sluice) $version\( \|$\)" "$tmp/log" ||
+		{ cat "$tmp/log"; wrong "${program##*/} --version does not print its name and version $version"; }
+done
+if [ -x "$tmp/moved/bin/sluice-train" ]; then # a job of one process, which needs no launcher
+	awk 'BEGIN { for (i = 0; i < 64; i++) printf "%d 1:%g 2:%g\n", i % 2, i % 2 + i / 512, 1 - i / 64 }' >"$tmp/points.svm"
+	(cd / && PATH=$tmp/moved/bin:$PATH sluice-train --data "$tmp/points.svm" --model softmax --batch 8 --epochs 2 \
+		--metrics "$tmp/metrics.jsonl") >"$tmp/log" 2>&1 && tail -n 1 "$tmp/log" | grep -q '^final ' ||
+		{ cat "$tmp/log"; wrong "sluice-train does not train in its new place"; }
+	if ! command -v jq >/dev/null || ! command -v gnuplot >/dev/null; then
+		echo "not tested with sluice-plot: jq or gnuplot is not installed"
+	else
+		"$tmp/moved/bin/sluice-plot" --output "$tmp/plot.svg" "$tmp/metrics.jsonl" >"$tmp/log" 2>&1 && [ -s "$tmp/plot.svg" ] ||
+			{ cat "$tmp/log"; wrong "sluice-plot does not plot in its new place"; }
+	fi
+fi
+lua=
+for program in lua lua5.4 lua5.3 lua5.2 lua5.1; do
+	[ -n "$lua" ] || ! command -v $program >/dev/null || lua=$program
+done
+if [ -z "$lua" ]; then
+	echo "not tested with the module file: Lua is not installed"
+else # the functions that Lmod offers to a module file
+	cat >"$tmp/lmod.lua" <<-'END'
+		function myFileName() return arg[1] end
+		function myModuleVersion() return arg[1]:match("([^/]*)%.lua$") end
+		function pathJoin(a, b) return a .. "/" .. b end
+		function prepend_path(name, value) print(name .. "=" .. value) end
+		function help() end
+		whatis, conflict = help, help
+		dofile(arg[1])
+	END
+	"$lua" "$tmp/lmod.lua" "$tmp/moved/share/sluice/modulefiles/sluice/$version.lua" >"$tmp/log" 2>&1
+	grep -qx "PATH=$tmp/moved/bin" "$tmp/log" && grep -qx "CMAKE_PREFIX_PATH=$tmp/moved" "$tmp/log" ||
+		{ cat "$tmp/log"; wrong "the module file does not name the new place"; }
+fi
 for how in '' --static; do
 	# shellcheck disable=SC2086
 	case $(flags $how --libs) in *rpath*) wrong "pkg-config $how --libs names an rpath: $(flags $how --libs)" ;; esac
