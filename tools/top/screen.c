@@ -57,6 +57,16 @@ static const char *number_text(double number, char text[16])
 	return text;
 }
 
+/* Without an exponent up to seven digits. */
+static const char *rate_text(double rate, char text[16])
+{
+	if (isfinite(rate) && rate >= 999.5 && rate < 1e7)
+		snprintf(text, 16, "%.0f", rate);
+	else
+		number_text(rate, text);
+	return text;
+}
+
 static const char *time_text(double seconds, char text[24])
 {
 	const unsigned long s = seconds < 1e9 ? (unsigned long)seconds : 0;
@@ -109,6 +119,21 @@ static int first_model(const struct seen_rank *rank)
 	return -1;
 }
 
+/* Returns 1 if another rank of the step has lost this one, so that the job continues without it. */
+static int is_lost(const struct seen *seen, const struct seen_rank *rank)
+{
+	for (size_t i = 0; i < seen->n; i++) {
+		const struct page_losses *losses = &seen->ranks[i].losses;
+
+		if (!seen_together(&seen->ranks[i], rank))
+			continue;
+		for (size_t l = 0; l < PAGE_LOSSES && l < losses->count; l++)
+			if (losses->at[l].rank == rank->who.rank)
+				return 1;
+	}
+	return 0;
+}
+
 /* Describes what is special about a rank, in a few words. */
 static void state_text(const struct seen *seen, const struct view *view,
 		       const struct seen_rank *rank, char *text, size_t cap)
@@ -118,7 +143,9 @@ static void state_text(const struct seen *seen, const struct view *view,
 	const int awaited = awaited_rank(rank, 0), n = waiting_for(seen, rank, rank->who.rank);
 
 	if (rank->state == 'T' || rank->state == 't')
-		snprintf(text, cap, "STOPPED");
+		snprintf(text, cap, "STOPPED%s", is_lost(seen, rank) ? ", lost" : "");
+	else if (is_lost(seen, rank))
+		snprintf(text, cap, "lost");
 	else if (slow > slow_times)
 		snprintf(text, cap, "slow x%.1f", slow);
 	else if (awaited >= 0 && waits >= shown_wait_s)
@@ -167,7 +194,7 @@ static void print_row(const struct seen *seen, const struct view *view,
 	struct pace pace;
 
 	if (m >= 0 && !pace_of(rank, before, m, &pace)) {
-		number_text(pace.steps / pace.seconds, rate);
+		rate_text(pace.steps / pace.seconds, rate);
 		bytes_text(pace.up / pace.seconds, up_rate);
 		bytes_text(pace.down / pace.seconds, down_rate);
 		if (rank->who.rank < rank->who.size - rank->who.servers)
@@ -209,9 +236,9 @@ static void print_title(const struct seen *seen, size_t first, size_t end, const
 	     r->who.servers == 1 ? "" : "s", r->who.transports,
 	     time_text(seconds_since(r, r->who.start_ns), up));
 	if (m >= 0)
-		line(view, to, NULL, "model %u: %llu parameters in %u shards, %s", r->models[m].id,
+		line(view, to, NULL, "model %u: %llu parameters in %u shard%s, %s", r->models[m].id,
 		     (unsigned long long)r->models[m].count, r->models[m].shards,
-		     r->models[m].recipe);
+		     r->models[m].shards == 1 ? "" : "s", r->models[m].recipe);
 }
 
 static void print_legend(const struct view *view, FILE *to)
@@ -285,6 +312,19 @@ static void print_notes(const struct seen *seen, size_t first, size_t end, const
 	}
 }
 
+/* Names the command that shows the ranks of another node. */
+static void print_elsewhere(const struct seen *seen, size_t first, size_t end,
+			    const struct view *view, FILE *to)
+{
+	const struct seen_rank *r = &seen->ranks[first];
+	const size_t accounted = end - first + (size_t)r->losses.count;
+
+	if (*r->who.job && r->who.size > 0 && accounted < (size_t)r->who.size)
+		line(view, to, NULL,
+		     "ranks of other nodes: srun --overlap --jobid %s -w NODE --pty sluice-top",
+		     r->who.job);
+}
+
 static void show_step(const struct seen *seen, size_t first, size_t end, const struct view *view,
 		      FILE *to)
 {
@@ -293,6 +333,7 @@ static void show_step(const struct seen *seen, size_t first, size_t end, const s
 	for (size_t i = first; i < end; i++)
 		print_row(seen, view, &seen->ranks[i], to);
 	print_legend(view, to);
+	print_elsewhere(seen, first, end, view, to);
 	print_waits(seen, first, end, view, to);
 	print_losses(seen, first, end, view, to);
 	print_notes(seen, first, end, view, to);
@@ -305,8 +346,9 @@ static void show_model(const struct seen_rank *r, const struct seen_rank *before
 {
 	const struct page_model *model = &r->models[i];
 
-	line(view, to, head_color, "model %u: %llu parameters in %u shards, %s", model->id,
-	     (unsigned long long)model->count, model->shards, model->recipe);
+	line(view, to, head_color, "model %u: %llu parameters in %u shard%s, %s", model->id,
+	     (unsigned long long)model->count, model->shards, model->shards == 1 ? "" : "s",
+	     model->recipe);
 	for (size_t m = 0; m < n_metrics; m++) {
 		const double value = metrics[m].get(&r->numbers[i]);
 		char rate[32] = "";

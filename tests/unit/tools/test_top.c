@@ -329,6 +329,39 @@ TEST(page__with_escapes_and_odd_values__prints_neither)
 	free(text);
 }
 
+TEST(screen__of_a_lost_rank__says_so_and_names_the_other_nodes)
+{
+	struct page_who who = make_page();
+	const struct page_model model = { .count = 9, .shards = 1, .recipe = "up=all" };
+	const struct page_losses losses = { .count = 1, .at = { { .rank = 2, .why = "gone" } } };
+	struct page_numbers numbers = { .ns = 1, .version = 10 };
+	struct seen_rank earlier = { 0 };
+	struct seen seen = { .ranks = &copied, .n = 1 }, before = { .ranks = &earlier, .n = 1 };
+	const struct view view = { .before = &before, .width = 100, .rank = -1 };
+	char *text = NULL;
+	size_t bytes;
+	FILE *to = open_memstream(&text, &bytes);
+
+	assert_non_null(to);
+	strcpy(who.job, "17");
+	STORE(&page.who, &who);
+	STORE(&page.models[0], &model);
+	STORE(&page.losses, &losses);
+	STORE(&page.numbers[0], &numbers);
+	assert_null(seen_copy(&page, sizeof(page), &earlier));
+	numbers = (struct page_numbers){ .ns = 1000000001, .version = 2010, .stats.steps = 2000 };
+	STORE(&page.numbers[0], &numbers);
+	assert_null(seen_copy(&page, sizeof(page), &copied));
+	copied.ns = earlier.ns + 1000000000;
+	show_screen(&seen, &view, to);
+	assert_int_equal(fclose(to), 0);
+	assert_non_null(strstr(text, "in 1 shard, up=all"));
+	assert_non_null(strstr(text, " 2000 "));
+	assert_non_null(strstr(text, " lost\n"));
+	assert_non_null(strstr(text, "srun --overlap --jobid 17 -w NODE --pty sluice-top\n"));
+	free(text);
+}
+
 TEST(block__that_stays_odd__is_given_up)
 {
 	make_page();
