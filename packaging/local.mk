@@ -13,7 +13,7 @@ nodist_cmake_DATA = packaging/cmake/SluiceConfig.cmake packaging/cmake/SluiceCon
 packaging_files = packaging/apptainer/sluice.def packaging/check-deb packaging/check-rpm packaging/completion \
 	packaging/debian/changelog packaging/debian/control packaging/debian/copyright \
 	packaging/debian/libsluice-dev.install packaging/debian/libsluice0.install \
-	packaging/debian/libsluice0.lintian-overrides packaging/debian/libsluice0.symbols \
+	packaging/debian/libsluice0.lintian-overrides packaging/debian/libsluice0.symbols packaging/debian/libsluice0-cuda.install \
 	packaging/debian/python3-sluice.install packaging/debian/rules packaging/debian/sluice-doc.install \
 	packaging/debian/sluice-tools.install packaging/debian/sluice-tools.lintian-overrides packaging/debian/source/format \
 	packaging/easybuild/Sluice-0.1.0-foss-2023b.eb packaging/modulefile.lua packaging/sbom \
@@ -32,16 +32,18 @@ uninstall-packaging:
 	$(AM_V_at)rm -f "$(modulefiles)/$(VERSION).lua"
 
 # Debian's and RHEL's packages, built from what "make dist" packs, in the folder PACKAGES. DEB_FLAGS goes to
-# dpkg-buildpackage and RPM_FLAGS to rpmbuild: RPM_FLAGS=--nodeps builds on Debian. Each build uses the same folder
+# dpkg-buildpackage and RPM_FLAGS to rpmbuild: RPM_FLAGS=--nodeps builds on Debian. DEB_PROFILES are build profiles,
+# separated by commas: without pkg.sluice.nocuda, nvcc must be installed. Each build uses the same folder
 # name, and times of SOURCE_DATE_EPOCH or the changelog, so equal sources give equal bits.
 PACKAGES = dist
 DEB_FLAGS =
+DEB_PROFILES = pkg.sluice.nocuda
 RPM_FLAGS =
 packed = packaging/packed/sluice-$(VERSION)
 deb: pack-tree
 	$(AM_V_at)cp -R $(packed)/packaging/debian $(packed)/
 	cd $(packed) && env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL \
-		dpkg-buildpackage -us -uc -b $(DEB_FLAGS)
+		dpkg-buildpackage -us -uc -b -P$(DEB_PROFILES) $(DEB_FLAGS)
 	$(AM_V_at)$(MKDIR_P) $(PACKAGES) && mv packaging/packed/*.deb packaging/packed/*.changes packaging/packed/*.buildinfo $(PACKAGES)/
 	$(AM_V_at)chmod -R u+w packaging/packed && rm -rf packaging/packed
 rpm: pack-tree
