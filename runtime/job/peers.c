@@ -50,7 +50,8 @@ static void lost_here(sluice_job *job, int peer, const char *why)
 	page_show_loss(job, peer, why);
 	if (!members_lost(job, peer, why))
 		job_fail(job, SLUICE_EPEER, peer,
-			 "%s is lost: %s; look for the cause in its own output",
+			 "%s is lost: %s; look for the cause in its own output, or "
+			 "in other errors of this job",
 			 rank_text(job, peer), why);
 }
 
