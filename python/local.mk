@@ -64,8 +64,9 @@ wheel_files = \
 	python/wheel/loaders.awk \
 	python/wheel/pack.py
 EXTRA_DIST += $(python_package) $(python_torch) $(python_integrations) pyproject.toml $(python_examples) $(wheel_files) \
-	python/tests/abi.py python/tests/ranks.py python/tests/run.sh python/tests/test_change.py \
-	python/tests/test_cuda.py python/tests/test_gpt.py python/tests/test_group.py python/tests/test_integrations.py python/tests/test_local.py python/tests/test_monitor.py \
+	python/tests/abi.py python/tests/ranks.py python/tests/run.sh python/tests/soak.py python/tests/test_change.py \
+	python/tests/test_compile.py python/tests/test_cuda.py python/tests/test_gpt.py python/tests/test_group.py \
+	python/tests/test_integrations.py python/tests/test_local.py python/tests/test_monitor.py \
 	python/tests/test_named.py python/tests/test_sluice.py python/tests/test_table.py python/tests/test_torch.py \
 	python/tests/without_cuda.py
 
@@ -82,7 +83,7 @@ endif
 if !WITH_SANITIZER
 TESTS += python/tests/abi.sh python/tests/local.sh python/tests/sluice.sh python/tests/torch.sh python/tests/wheel.sh
 endif
-dist_check_SCRIPTS += python/tests/abi.sh python/tests/local.sh python/tests/newer_torch python/tests/sluice.sh python/tests/torch.sh python/tests/wheel.sh
+dist_check_SCRIPTS += python/tests/abi.sh python/tests/local.sh python/tests/newer_torch python/tests/sluice.sh python/tests/soak python/tests/torch.sh python/tests/wheel.sh
 
 # "make wheel" writes a file for pip to WHEEL_DIR. It carries the library and sluice-info, which are linked again from the
 # objects of this build, but not with the libraries that a machine may lack: these are loaded when they are needed.
