@@ -144,6 +144,12 @@ const struct env_entry env_table[] = {
 	{ "SLUICE_SPIN", ENV_MICROSECONDS, "50us", "0us .. 1s",
 	  "How long a wait polls before it sleeps. A plain number is in microseconds.",
 	  FIELD(spin_us) },
+	{ "SLUICE_THREADS", ENV_COUNT, "0", "0 .. 256",
+	  "Number of threads with which a rank selects from a vector of a million coordinates or "
+	  "more; the result is the same for any number. With 0 it is the number of processors of "
+	  "this rank, at most 4. If the ranks of a machine share processors, it is this rank's part "
+	  "of them.",
+	  FIELD(threads) },
 	{ "SLUICE_PLACEMENT", ENV_CHOICE, "auto", "auto|no",
 	  "Where the progress thread runs. auto keeps it on the processors next to the RDMA "
 	  "device that it serves. Without a device it stays on the package of the thread that "

@@ -37,6 +37,7 @@ struct settings {
 	char control_interface[256]; /* SLUICE_CONTROL_INTERFACE: as SLUICE_INTERFACE */
 	int mesh;                    /* SLUICE_MESH, 64 */
 	int spin_us;                 /* SLUICE_SPIN, 50us: how long a wait polls before it sleeps */
+	int threads;                 /* SLUICE_THREADS, 0 = by the processors of this rank */
 	char placement[8];           /* SLUICE_PLACEMENT: "auto" or "no" */
 	char kernels[16];    /* SLUICE_KERNELS: "auto", or the one version of the kernels to use */
 	char gpu[256];       /* SLUICE_GPU: "auto", "off", or the file of the GPU module */

@@ -16,6 +16,7 @@ library_sources += \
 	base/memory.h \
 	base/module.c base/module.h \
 	base/nearest.c base/nearest.h \
+	base/team.c base/team.h \
 	base/room.c base/room.h \
 	base/wire_version.h
 

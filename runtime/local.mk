@@ -36,6 +36,7 @@ library_sources += \
 	runtime/job/page.c runtime/job/page.h runtime/job/page_layout.h \
 	runtime/job/peers.c runtime/job/peers.h \
 	runtime/job/place.c runtime/job/place.h \
+	runtime/job/threads.c runtime/job/threads.h \
 	runtime/job/probe.c runtime/job/probe.h \
 	runtime/job/progress.c runtime/job/progress.h \
 	runtime/job/progress_token.h \

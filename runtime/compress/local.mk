@@ -30,7 +30,6 @@ library_sources += \
 	runtime/compress/select_avx2.c runtime/compress/select_avx512.c \
 	runtime/compress/select_blocks.h runtime/compress/select_each.c \
 	runtime/compress/select_kernels.h runtime/compress/select_portable.c \
-	runtime/compress/select_pool.c runtime/compress/select_pool.h \
 	runtime/compress/select_rules.h \
 	runtime/compress/select_sweep.c runtime/compress/select_sweep.h \
 	runtime/compress/seeded_support.c \

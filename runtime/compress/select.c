@@ -21,17 +21,20 @@ enum {
 };
 
 struct sizes {
-	size_t room, tile, stage;
+	size_t room, tile;
 };
 
-static struct sizes sizes_for(size_t n, size_t room, unsigned threads)
+static size_t least(size_t a, size_t b)
 {
-	const size_t tile = threads > 1 ? TILE_SHARED : TILE;
-	struct sizes z = { .room = room + ROOM_LEAST, .tile = n < tile ? n : tile };
+	return a < b ? a : b;
+}
+
+static struct sizes sizes_for(size_t n, size_t room)
+{
+	struct sizes z = { .room = room + ROOM_LEAST, .tile = least(n, TILE) };
 
 	if (z.room > n)
 		z.room = n; /* there cannot be more near coordinates than this */
-	z.stage = z.tile + LISTS_SLACK;
 	return z;
 }
 
@@ -40,23 +43,21 @@ static size_t usual_room(size_t n)
 	return n / 64;
 }
 
-static size_t bytes_for(struct sizes z, unsigned threads)
+static size_t bytes_for(struct sizes z)
 {
 	return sizeof(struct selector) + (z.room + 1) * (sizeof(uint32_t) + sizeof(float)) +
-	       BINS * sizeof(uint32_t) +
-	       threads * (sizeof(struct select_stage) +
-			  2 * z.stage * (sizeof(uint32_t) + sizeof(float)));
+	       BINS * sizeof(uint32_t) + stage_bytes(z.tile);
 }
 
 size_t selector_bytes(size_t n)
 {
-	return bytes_for(sizes_for(n, usual_room(n), 1), 1);
+	return bytes_for(sizes_for(n, usual_room(n)));
 }
 
 /* One allocation holds the selector and its arrays. */
-static int open_with(size_t n, size_t room, unsigned threads, struct selector **out)
+static int open_with(size_t n, size_t room, struct selector **out)
 {
-	const struct sizes z = sizes_for(n, room, threads);
+	const struct sizes z = sizes_for(n, room);
 	struct selector *s;
 
 	if (n > UINT32_MAX)
@@ -68,49 +69,58 @@ static int open_with(size_t n, size_t room, unsigned threads, struct selector **
 			    "processor lacks the instructions for it; choose auto, avx512, avx2 or "
 			    "portable",
 			    getenv("SLUICE_KERNELS"));
-	s = malloc(bytes_for(z, threads));
+	s = malloc(bytes_for(z));
 	if (!s)
 		return fail(SLUICE_ENOMEM, "no memory for selecting from %zu coordinates", n);
 	*s = (struct selector){ .kernels = select_best(),
 				.n = n,
 				.tile = z.tile,
+				.shared_tile = least(n, TILE_SHARED),
 				.near_room = z.room,
-				.merge_least = MERGE_SHARED,
-				.threads = threads };
-	s->stages = (void *)(s + 1);
-	s->counts = (void *)(s->stages + threads);
+				.merge_least = MERGE_SHARED };
+	s->counts = (void *)(s + 1);
 	s->near_index = s->counts + BINS;
 	s->near_value = (void *)(s->near_index + z.room + 1);
-	float *at = s->near_value + z.room + 1;
-	for (unsigned i = 0; i < threads; i++, at += 4 * z.stage)
-		s->stages[i] = (struct select_stage){ .value = at,
-						      .near_value = at + z.stage,
-						      .index = (void *)(at + 2 * z.stage),
-						      .near_index = (void *)(at + 3 * z.stage) };
+	s->stage = stage_in(s->near_value + z.room + 1, z.tile);
 	pthread_mutex_init(&s->lock, NULL);
-	if (threads > 1 && select_pool_open(threads, &s->pool)) {
-		selector_close(&s);
-		return SLUICE_ENOMEM;
-	}
 	*out = s;
 	return 0;
 }
 
 int selector_open(size_t n, struct selector **out)
 {
-	return open_with(n, usual_room(n), 1, out);
+	return open_with(n, usual_room(n), out);
 }
 
 int selector_open_for(size_t n, size_t k, unsigned threads, struct selector **out)
 {
-	return open_with(n, (n / 100 + (k < n ? k : n)) / 2, threads, out);
+	int rc = open_with(n, (n / 100 + (k < n ? k : n)) / 2, out);
+
+	if (rc || threads < 2)
+		return rc;
+	rc = team_open(threads, stage_bytes((*out)->shared_tile), &(*out)->team);
+	(*out)->owns_team = 1;
+	if (rc)
+		selector_close(out);
+	return rc;
+}
+
+size_t selector_team_memory(void)
+{
+	return stage_bytes(TILE_SHARED);
+}
+
+void selector_share(struct selector *s, struct team *team)
+{
+	s->team = team;
 }
 
 void selector_close(struct selector **s)
 {
 	if (!s || !*s)
 		return;
-	select_pool_close(&(*s)->pool);
+	if ((*s)->owns_team)
+		team_close(&(*s)->team);
 	pthread_mutex_destroy(&(*s)->lock);
 	free(*s);
 	*s = NULL;

@@ -26,6 +26,14 @@ enum { SELECT_THREADS_MAX = 256 };
 /* Does the same as selector_open(), for at most k of n coordinates, with 1 to SELECT_THREADS_MAX
  * threads. The scratch memory is n / 100 + k elements and one tile per thread. */
 int selector_open_for(size_t n, size_t k, unsigned threads, struct selector **out);
+struct team;
+/* Vectors from which one thread has selected before another one has woken up are shorter. */
+enum { SELECT_SHARED_LEAST = 1 << 20 };
+/* Lets the selector use the threads of a team, which may be NULL and must outlive the selector.
+ * While another selector uses the team, this one works alone. Each of the team's workers has
+ * selector_team_memory() bytes. */
+size_t selector_team_memory(void);
+void selector_share(struct selector *s, struct team *team);
 
 /* Selects the k coordinates of the non-exempt spans that are largest in magnitude, and all
  * non-zeros of the exempt spans. Writes them in ascending order to index[], which has room for k

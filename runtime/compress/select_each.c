@@ -49,7 +49,7 @@ static void find_spans(struct block *b, const struct span *spans, size_t n_spans
  * of the keys. */
 static size_t list_block(const struct block *b, uint32_t below, size_t *exempt, uint32_t *largest)
 {
-	const struct select_stage *stage = b->s->stages;
+	const struct select_stage *stage = &b->s->stage;
 	struct select_lists l = { .index = stage->index,
 				  .near_index = stage->near_index,
 				  .near_value = stage->near_value };
@@ -238,7 +238,7 @@ static size_t keep(const float *v, uint32_t *index, size_t n, struct cut cut)
 static size_t select_block(const struct block *b, uint32_t quota, struct level *level,
 			   uint32_t *index)
 {
-	const struct select_stage *stage = b->s->stages;
+	const struct select_stage *stage = &b->s->stage;
 	const int first = !level->middle;
 	uint32_t below = first ? sampled_level(b, quota, 0) : level->below, largest;
 	size_t exempt, n = list_block(b, below, &exempt, &largest);

@@ -19,9 +19,10 @@ struct tile {
 static int take_tile(struct sweep *w, struct tile *t)
 {
 	const struct select_call *call = w->call;
+	const size_t tile = w->team ? w->s->shared_tile : w->s->tile;
 	int found = 0;
 
-	if (w->s->pool)
+	if (w->team)
 		pthread_mutex_lock(&w->s->lock);
 	for (; w->span < call->n_spans; w->span++, w->at = 0) {
 		const struct span *span = &call->spans[w->span];
@@ -31,14 +32,14 @@ static int take_tile(struct sweep *w, struct tile *t)
 		if (w->at >= span->end)
 			continue;
 		t->begin = w->at;
-		t->end = span->end - w->at < w->s->tile ? span->end : w->at + w->s->tile;
+		t->end = span->end - w->at < tile ? span->end : w->at + tile;
 		t->exempt = span->exempt;
 		t->number = w->next_tile++;
 		w->at = t->end;
 		found = 1;
 		break;
 	}
-	if (w->s->pool)
+	if (w->team)
 		pthread_mutex_unlock(&w->s->lock);
 	return found;
 }
@@ -172,7 +173,7 @@ static struct select_lists lists_for(const struct sweep *w, const struct select_
 				  .near_value = stage->near_value };
 	const struct select_call *call = w->call;
 
-	if (w->s->pool || w->merge_ties)
+	if (w->team || w->merge_ties)
 		return l;
 	if (w->room - w->n >= length + LISTS_SLACK) {
 		l.index = call->index + w->n;
@@ -199,10 +200,13 @@ static void await_tile(struct sweep *w, uint64_t number)
 static void work(void *context, unsigned worker)
 {
 	struct sweep *w = context;
+	const struct select_stage stage = w->team ? stage_in(team_memory(w->team, worker),
+							     w->s->shared_tile) :
+						    w->s->stage;
 	struct tile t;
 
 	while ((w->adding || end_so_far(w) == SWEEP_COMPLETE) && take_tile(w, &t)) {
-		struct select_lists l = lists_for(w, &w->s->stages[worker], t.end - t.begin);
+		struct select_lists l = lists_for(w, &stage, t.end - t.begin);
 		struct select_bounds b = t.exempt ? BOUNDS_NONZERO : w->bounds;
 
 		if (w->adding && end_so_far(w) != SWEEP_COMPLETE)
@@ -211,10 +215,10 @@ static void work(void *context, unsigned worker)
 			b.below = b.above;
 		list_tile(w, &t, b, &l);
 		fetch_values(w, &l);
-		if (w->s->pool)
+		if (w->team)
 			await_tile(w, t.number);
 		struct place p = reserve_place(w, &t, &l);
-		if (w->s->pool)
+		if (w->team)
 			__atomic_store_n(&w->turn, t.number + 1, __ATOMIC_RELEASE);
 		put_lists(w, &p, &l);
 	}
@@ -222,10 +226,13 @@ static void work(void *context, unsigned worker)
 
 void sweep_run(struct sweep *w)
 {
-	if (w->s->pool)
-		select_pool_run(w->s->pool, work, w);
-	else
+	w->team = w->s->team && team_take(w->s->team) ? w->s->team : NULL;
+	if (w->team) {
+		team_run(w->team, work, w);
+		team_give_back(w->team);
+	} else {
 		work(w, 0);
+	}
 	if (w->end != SWEEP_COMPLETE)
 		undo(w, w->call->index, w->call->value, w->n);
 }
@@ -417,13 +424,21 @@ static void merge_near(const struct selector *s, const struct select_call *call,
 		       size_t near)
 {
 	struct share shares[SELECT_THREADS_MAX];
-	struct merge m = { .s = s, .call = call, .n_shares = s->threads, .shares = shares };
+	struct merge m = { .s = s, .call = call, .shares = shares };
 
-	assert(s->threads <= SELECT_THREADS_MAX);
-	if (s->pool && n >= s->merge_least && n >= s->threads && near && cut_shares(&m, n, near)) {
-		select_pool_run(s->pool, save_work, &m);
-		select_pool_run(s->pool, merge_work, &m);
-		return;
+	if (s->team && n >= s->merge_least && near && team_take(s->team)) {
+		m.n_shares = team_threads(s->team);
+		assert(m.n_shares <= SELECT_THREADS_MAX);
+
+		const int shared = n >= m.n_shares && cut_shares(&m, n, near);
+
+		if (shared) {
+			team_run(s->team, save_work, &m);
+			team_run(s->team, merge_work, &m);
+		}
+		team_give_back(s->team);
+		if (shared)
+			return;
 	}
 	m.n_shares = 1;
 	shares[0] = (struct share){ .end = n, .near_end = near };

@@ -4,7 +4,7 @@
 #define COMPRESS_SELECT_SWEEP_H
 #include "select.h"
 #include "select_kernels.h"
-#include "select_pool.h"
+#include "base/team.h"
 #include <pthread.h>
 
 /* A single thread lists coordinates directly into their place, tile after tile. With several
@@ -12,6 +12,7 @@
 enum { TILE = 16384, TILE_SHARED = 65536 };
 
 /* The entries of one tile that are listed but are not yet in their place. */
+/* Where the kernels list the coordinates of one tile. */
 struct select_stage {
 	uint32_t *index, *near_index;
 	float *value, *near_value;
@@ -19,17 +20,34 @@ struct select_stage {
 
 struct selector {
 	const struct select_kernels *kernels;
-	size_t n, tile, near_room;
-	size_t merge_least;   /* if there are at least this many sure coordinates, each thread
-				 merges a share */
-	uint32_t *near_index; /* near_room entries */
-	float *near_value;    /* near_room entries; holds the sample before the pass */
-	uint32_t *counts;     /* BINS entries */
-	unsigned threads;
-	struct select_stage *stages; /* one per thread */
-	struct select_pool *pool;    /* NULL for one thread */
-	pthread_mutex_t lock;        /* protects the sweep under way */
+	size_t n, near_room;
+	size_t tile, shared_tile;  /* of one thread, and of several */
+	size_t merge_least;        /* if there are at least this many sure coordinates, each thread
+				      merges a share */
+	uint32_t *near_index;      /* near_room entries */
+	float *near_value;         /* near_room entries; holds the sample before the pass */
+	uint32_t *counts;          /* BINS entries */
+	struct select_stage stage; /* for a sweep by one thread */
+	struct team *team;         /* NULL for one thread */
+	int owns_team;
+	pthread_mutex_t lock; /* protects the sweep under way */
 };
+
+/* The memory of a stage for tiles of this length, a multiple of 16 bytes, and the stage in it. */
+static inline size_t stage_bytes(size_t tile)
+{
+	return (tile + LISTS_SLACK + 3) / 4 * 4 * 4 * sizeof(float);
+}
+static inline struct select_stage stage_in(void *memory, size_t tile)
+{
+	const size_t room = tile + LISTS_SLACK;
+	float *value = memory;
+
+	return (struct select_stage){ .value = value,
+				      .near_value = value + room,
+				      .index = (void *)(value + 2 * room),
+				      .near_index = (void *)(value + 3 * room) };
+}
 
 enum sweep_end {
 	SWEEP_COMPLETE,
@@ -39,6 +57,7 @@ enum sweep_end {
 
 struct sweep {
 	struct selector *s;
+	struct team *team; /* the selector's, if sweep_run() could take it */
 	const struct select_call *call;
 	int adding;     /* 1: residual += scale * grad is computed during the pass */
 	int one_key;    /* 1: all near coordinates have the same key, so the first near_room are

@@ -52,6 +52,7 @@ static void free_job(sluice_job *job)
 	messages_close(&job->messages);
 	members_close(job);
 	clients_close(&job->clients);
+	threads_end(job);
 	free(job->peers);
 	free(job->records);
 	if (job->process.page)

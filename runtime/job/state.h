@@ -11,6 +11,7 @@
  *   key_file, reach, pair_keys    what proves that a peer belongs to the job; ways to reach it
  *   page                          what sluice-top shows of this rank
  *   token, place, probe           a lock, processors for threads, datagrams that probe links
+ *   threads                       the threads that select
  *   lines, client, sim_rank,
  *   budget, living                control lines, receivers of events, simulated ranks, timers,
  *                                 the workers of the epoch
@@ -40,6 +41,7 @@
 #include "job/page.h"
 #include "job/peers.h"
 #include "job/progress.h"
+#include "job/threads.h"
 #include "rdma/transport.h"
 #include "slurm/bootstrap.h"
 #include "sluice.h"
@@ -92,6 +94,7 @@ struct sluice_job {
 	struct report_limit reports; /* of a root */
 	struct group *group;         /* data of a group; NULL in a root */
 	struct page_writer page;     /* of a root */
+	struct threads threads;      /* of a root */
 	/* These bits distinguish notifies and GETs of this group from those of other groups; 0 in a
 	 * root. */
 	struct group_bits {

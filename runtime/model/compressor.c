@@ -18,7 +18,8 @@ struct scratch {
 	struct selector *selector;
 };
 
-int scratch_open(size_t copy, size_t entries, uint64_t span, struct scratch **out)
+int scratch_open(size_t copy, size_t entries, uint64_t span, struct team *team,
+		 struct scratch **out)
 {
 	struct scratch *s = *out = calloc(1, sizeof(*s));
 
@@ -29,7 +30,11 @@ int scratch_open(size_t copy, size_t entries, uint64_t span, struct scratch **ou
 	}
 	if (!s || (copy && !s->copy) || !s->entries.index || !s->entries.value)
 		return fail(SLUICE_ENOMEM, "no memory for a message of %zu coordinates", entries);
-	return span ? selector_open(span, &s->selector) : 0;
+	int rc = span ? selector_open(span, &s->selector) : 0;
+
+	if (span && !rc)
+		selector_share(s->selector, team);
+	return rc;
 }
 
 void scratch_close(struct scratch **scratch)

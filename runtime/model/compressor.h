@@ -32,8 +32,11 @@ struct entries {
  * rank share one scratch. */
 struct scratch;
 /* copy: bytes for a private copy of a message, or 0. span: the length of the longest vector from
- * which a selection is made, or 0. Returns 0 or SLUICE_ENOMEM. */
-int scratch_open(size_t copy, size_t entries, uint64_t span, struct scratch **out);
+ * which a selection is made, or 0. team: threads that help to select, or NULL. Returns 0 or
+ * SLUICE_ENOMEM. */
+struct team;
+int scratch_open(size_t copy, size_t entries, uint64_t span, struct team *team,
+		 struct scratch **out);
 void scratch_close(struct scratch **scratch);
 uint64_t scratch_bytes(size_t copy, size_t entries, uint64_t span);
 uint8_t *scratch_copy(const struct scratch *scratch);

@@ -98,6 +98,13 @@ const char *model_place(const struct tensors *tensors, uint64_t i);
  * caller's name, for the message. */
 int model_whole(const sluice_model *model, const char *function);
 
+/* Returns the threads that help to select from n coordinates, or NULL if there are too few. */
+static inline struct team *model_team(const sluice_model *model, uint64_t n)
+{
+	return n < SELECT_SHARED_LEAST ? NULL :
+					 threads_team(model->job, selector_team_memory());
+}
+
 /* ---- read.c ---- */
 /* Reads from the peer's region into `local`, which is inside `region`, and waits for the READ. */
 int model_read(sluice_model *model, int peer, struct remote *remote, uint64_t offset,

@@ -145,7 +145,8 @@ int shards_open(sluice_model *model)
 	if (!model->shards)
 		return fail(SLUICE_ENOMEM, "no memory for %u shards", n);
 	model->n_own = n;
-	int rc = scratch_open(largest.slot_bytes, largest.room, largest.span, &scratch);
+	int rc = scratch_open(largest.slot_bytes, largest.room, largest.span,
+			      model_team(model, largest.span), &scratch);
 	for (uint32_t i = 0; i < n; i++) {
 		model->shards[i].scratch = scratch;
 		stand_on(&model->shards[i], model);

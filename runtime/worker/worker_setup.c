@@ -150,7 +150,7 @@ int worker_open(sluice_model *model)
 
 	if (!rc)
 		rc = scratch_open(0, layout_largest(l, -1).room, selects_from(l, recipe),
-				  &w->scratch);
+				  model_team(model, selects_from(l, recipe)), &w->scratch);
 	if (!rc)
 		rc = open_spans(w);
 	if (!rc)

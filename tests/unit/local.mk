@@ -45,6 +45,7 @@ slow_in_valgrind = \
 #   test_ofi_job                              test_ofi, test_ofi_rules
 #   test_gpu_segments                         test_segments, test_gpu_capture
 #   test_memory, test_open_memory             they count pages and allocations
+#   test_threads                              test_selector
 long_in_valgrind = \
 	tests/unit/test_continue \
 	tests/unit/test_continue_checkpoint \
@@ -54,7 +55,8 @@ long_in_valgrind = \
 	tests/unit/test_memory \
 	tests/unit/test_ofi_job \
 	tests/unit/test_open_memory \
-	tests/unit/test_slow_rank
+	tests/unit/test_slow_rank \
+	tests/unit/test_threads
 not_in_valgrind = $(slow_in_valgrind) $(long_in_valgrind)
 on_emulated_gpu = $(slow_in_valgrind) \
 	tests/unit/test_dense_spoilt \

@@ -298,7 +298,7 @@ int bench_reduce(const struct options *o)
 	b.touched = calloc(lines_of(&b), 1);
 	if (b.messages && b.touched && b.residual && b.copy && b.params && b.plain && b.grad &&
 	    !reduction_open(&b.reduction, (uint32_t)o->n, &(struct reduction_attr){ 0 }) &&
-	    !scratch_open(0, o->n, o->n, &b.scratch)) {
+	    !scratch_open(0, o->n, o->n, NULL, &b.scratch)) {
 		print_head(o);
 		rc = densities_run(o, one_density, &b);
 	} else {

@@ -19,6 +19,7 @@ check_PROGRAMS += \
 	tests/unit/test_region_delayed \
 	tests/unit/test_slow_rank \
 	tests/unit/test_split \
+	tests/unit/test_threads \
 	tests/unit/test_token \
 	tests/unit/test_transports
 tests_unit_test_collective_SOURCES = tests/unit/job/test_collective.c $(ranks)
@@ -46,6 +47,7 @@ tests_unit_test_region_api_SOURCES = tests/unit/job/test_region_api.c $(ranks)
 # Defines the table of transports.
 tests_unit_test_region_delayed_SOURCES = tests/unit/job/test_region_delayed.c $(ranks)
 tests_unit_test_slow_rank_SOURCES = tests/unit/job/test_slow_rank.c $(ranks)
+tests_unit_test_threads_SOURCES = tests/unit/job/test_threads.c $(ranks)
 tests_unit_test_split_SOURCES = tests/unit/job/test_split.c $(ranks)
 tests_unit_test_token_SOURCES = tests/unit/job/test_token.c
 tests_unit_test_transports_SOURCES = tests/unit/job/test_transports.c $(ranks)

@@ -368,7 +368,7 @@ static struct half_model *half_of(const char *recipe)
 	h->shard.job = &h->job;
 	h->shard.rules = model_rules(&h->model);
 	h->model.worker->step.number = 1;
-	assert_int_equal(scratch_open(0, SPAN, 0, &h->scratch), 0);
+	assert_int_equal(scratch_open(0, SPAN, 0, NULL, &h->scratch), 0);
 	open_compressors(h, NULL);
 	for (uint32_t i = 0; i < SPAN; i++)
 		h->residual[i] = noise(23, 0, 0, i);
