@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The networks of a rank's cards, and the choice of the network by which two ranks meet. Pure: the
- * choice depends only on the two lists of networks, so both ranks make the same. A transport reads
- * the networks from a record (transport.h); runtime/job/reach.c compares them.
+ * choice depends only on the two lists of networks, so both ranks make the same choice. A transport
+ * reads the networks from a record (transport.h); runtime/job/reach.c compares them.
  *
  * A port of InfiniBand without an IP address belongs to the network of its subnet prefix and
  * partition. Ranks connect in it by GIDs and not by IP addresses; carrier.h says how. No route
@@ -39,7 +39,8 @@ struct pairing {
 
 /* Chooses the cards by which two ranks connect. Each list begins with the card that its rank
  * prefers. The best choice is the first cards of both ranks, then the first card of one, then the
- * cards nearest to the fronts of the lists. If this leaves two choices, neighbouring pairs of
- * networks use the lesser and the greater in turn, so that no single network serves all pairs. */
+ * cards nearest to the fronts of the lists. If several networks are then equally good, the sum of
+ * the bytes of their addresses decides: the ranks use the lowest network if it is odd, and the
+ * highest network if it is even. This keeps one network from serving all pairs of ranks. */
 struct pairing network_pairing(const struct network *a, int n_a, const struct network *b, int n_b);
 #endif

@@ -131,9 +131,9 @@ int qp_bind(struct queue_pair *p)
 			until = now + (uint64_t)ROOM_MS * 1000000;
 		else if (now > until)
 			return fail(SLUICE_EDEVICE,
-				    "verbs: no window for rank %d could be bound for %d ms: its "
-				    "queue of %u requests stayed full",
-				    c->peer, ROOM_MS, c->sizes->log_entries);
+				    "verbs: memory windows for rank %d could not be bound: its "
+				    "queue of %u requests stayed full for %d ms",
+				    c->peer, c->sizes->log_entries, ROOM_MS);
 	}
 	return rc;
 }

@@ -187,9 +187,10 @@ static uint32_t completions_of_places(const struct queues *q, uint32_t peers)
 	return q->places + q->sizes.log_entries * peers + SPARE_COMPLETIONS;
 }
 
-/* Returns the size at which the completion queue never overruns with these peers. The shared
- * receive queue may then be full, and one peer may even have used receives while it was filled. The
- * size leaves room for the logs of all other peers in the card's largest queue. */
+/* Returns the size at which the completion queue never overruns with these peers. It suffices for a
+ * full shared receive queue, and for the receives that a peer uses while the queue is being filled.
+ * If the card's queues are too small, returns the largest size that still leaves room for the logs
+ * of all other peers. */
 static uint32_t completions_of_full(const struct queues *q, uint32_t peers)
 {
 	const struct queue_sizes *s = &q->sizes;
@@ -201,8 +202,8 @@ static uint32_t completions_of_full(const struct queues *q, uint32_t peers)
 		       credited;
 }
 
-/* Returns the number of completions to request: room for these peers, plus `beyond` receives that
- * are not theirs. */
+/* Returns the number of completions to request. The queue then has room for these peers and for
+ * `beyond` receives that do not belong to them. */
 static uint32_t completions_with(const struct queues *q, uint32_t peers, uint32_t beyond)
 {
 	return lesser(completions_of(&q->sizes, peers) + beyond, completions_of_full(q, peers));

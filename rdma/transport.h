@@ -64,11 +64,11 @@ struct transport_config {
 	const char *device;           /* verbs: a list; NULL or "": the first usable one */
 	const char *gid_index;        /* verbs: "auto" or a number; NULL: auto */
 	const char *memory_windows;   /* verbs: "auto", "yes" or "no"; NULL: auto */
-	const char *gid_net;          /* verbs: the network of its addresses; NULL or "": any */
+	const char *gid_net;          /* verbs: its address is in this network; NULL or "": any */
 	const char *relaxed_ordering; /* verbs: "auto", "no" or "all"; NULL: auto */
 	const char *traffic_class;    /* verbs: "auto" or a number; NULL: auto */
-	const char *service_level;    /* verbs: the same */
-	const char *provider;         /* ofi: libfabric's name for it; NULL or "": the best one */
+	const char *service_level;    /* verbs: "auto" or a number; NULL: auto */
+	const char *provider;         /* ofi: its name in libfabric; NULL or "": the best one */
 	const char *interface;        /* verbs, ofi: a list; NULL or "": the first usable one */
 	const char *ports; /* ofi over TCP: "LOW-HIGH", where it listens; NULL or "": anywhere */
 	/* This transport of the rank, if it was opened before. A second transport is then opened on

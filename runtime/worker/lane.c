@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See lane.h. Called by the loop (worker.c) and by what makes or takes messages for it. */
+ * See lane.h. Called by the loop (worker.c) and by the code that makes or takes its messages. */
 #include "worker/lane.h"
 #include "base/bytes.h"
 #include "base/error.h"
@@ -22,7 +22,7 @@ struct lane {
 	const struct holder *to;
 	struct ring_writer ring;
 	enum lane_up up;
-	/* from the newest notice: number of publications, of which a step may have several, and end
+	/* from the newest notice: the number of publications (a step may have several), and the end
 	 * of the log */
 	uint64_t version, log_end;
 	uint32_t last_bytes;
@@ -545,7 +545,7 @@ const uint8_t *lane_entry(const struct lanes *lanes, uint32_t shard)
 	return base + lane->to->at.log_offset + offset;
 }
 
-/* Reads bytes of the memory in which the holder has log and snapshot. */
+/* Reads bytes of the memory that contains the holder's log and snapshot. */
 static void read_bytes(struct lanes *lanes, uint32_t shard, uint64_t offset, size_t bytes)
 {
 	struct shard_io *io = io_of(lanes, shard);

@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* What this worker reads next of a shard. */
+/* The messages that this worker reads next from a shard. */
 enum reading {
 	READS_DELTAS,
 	READS_ANSWER, /* the shard is asked how far behind this worker is */
@@ -25,14 +25,14 @@ enum reading {
 struct quorum_shard_state {
 	enum reading reading;
 	uint32_t part;     /* the next part of the snapshot */
-	uint64_t snapshot; /* the version of its first part */
+	uint64_t snapshot; /* the version of the snapshot's first part */
 	uint64_t applied;  /* publications since the last one with this worker's drift */
-	uint64_t missed;   /* those before the newest one with its drift */
+	uint64_t missed;   /* publications before the newest one with its drift */
 	unsigned counted;  /* workers in the newest publication; 0: unknown */
 };
 
 struct quorum {
-	uint64_t joined;     /* the last collective that the shards were told of; 0: none */
+	uint64_t joined;     /* the last collective reported to the shards; 0: none */
 	uint32_t mark;       /* the field `anchor` of messages */
 	atomic_int unshared; /* 1: not all ranks have opened or restored the model yet */
 	atomic_int makes;    /* 1: the thread of the model makes messages, without the token */
@@ -233,8 +233,8 @@ static void take_common(struct worker *w, uint32_t shard, const struct message *
 	float *base = w->kept.of[KEPT_BASE];
 
 	base += at->begin + snapshot_part(at->span, of->part).begin;
-	/* An older snapshot, one that was replaced since its first part, or one that was written
-	 * for another worker and is newer than the last notice. */
+	/* The part belongs to an older snapshot, to a snapshot that replaced the one whose first
+	 * part was read, or to a snapshot for another worker that is newer than the last notice. */
 	if (!why && (m->seq <= lane_have(w->lanes, shard) || (of->part && m->seq != of->snapshot) ||
 		     m->seq > lane_version(w->lanes, shard))) {
 		read_again(w, shard);
@@ -363,8 +363,9 @@ static void describe_quorum(void *context, char *text, size_t cap)
 
 /* Sends MESSAGE_PARK, unless the collective ends meanwhile or the model's thread begins a push.
  * Waits for the answers, so that at most one message to each shard is unread, and no answer is
- * under way when the model is restored or closed. A push that waits must be counted first. That
- * does not need this rank in the collective, because the shards wait for none that is in it. */
+ * under way when the model is restored or closed. A push that waits must be counted first. The
+ * shards can count it before this rank joins the collective, because they do not wait for ranks
+ * that have joined. */
 static int park(struct worker *w)
 {
 	struct quorum *q = w->quorum;
@@ -377,8 +378,9 @@ static int park(struct worker *w)
 	return progress_until(w->job, all_counted, describe_quorum, w);
 }
 
-/* Only a collective of the model's own job has all its workers. While another thread makes a push,
- * this worker makes steps, and parks when its pull ends. */
+/* Parks only for a collective of the model's job, because other collectives do not include all of
+ * its workers. While the model's thread makes messages, this function does nothing, and the worker
+ * parks when its pull ends. */
 int quorum_park(struct worker *w)
 {
 	struct quorum *q = w->quorum;
@@ -401,7 +403,7 @@ static void quorum_pull_ends(struct worker *w)
 	w->model.stats->missed_exchanges += quorum_missed(w->quorum);
 	progress_take(w->job);
 	q->makes = 0;
-	/* A push has ended the parking, and another thread may still be in the collective. */
+	/* The push ended the parking, and another thread may still be in the collective. */
 	if (messages_claimed(w->job))
 		park(w);
 	progress_release(w->job);

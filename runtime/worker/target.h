@@ -54,11 +54,11 @@ struct vector *target_points(struct target *t);
 /* Returns the floats to which deltas are added, or NULL if they are added to the vector's
  * elements. */
 float *target_flat(const struct target *t);
-/* target_lands() returns 1 if the device reads the entries of a publication. target_entries()
- * returns the memory into which a message of count entries is decoded. If the device reads the
- * entries, this is pinned memory, which differs from message to message. Otherwise it is that of
- * the compressor's entries. Returns 0 or SLUICE_EGPU. */
+/* Returns 1 if the device reads the entries of a publication. */
 int target_lands(const struct worker *w);
+/* Sets *to to the memory into which a message of count entries is decoded. If the device reads the
+ * entries, this is pinned memory, which differs from message to message. Otherwise it is the memory
+ * of the compressor's entries. Returns 0 or SLUICE_EGPU. */
 int target_entries(const struct worker *w, uint32_t count, struct entries *to);
 /* Adds a decoded delta from coordinate `first` on. The lists are in the memory of target_entries().
  * Returns 0 or an error of the device. The token must be held. */

@@ -280,7 +280,8 @@ static int apply_of_step(struct worker *w, uint32_t shard, const struct message 
 	return rc ? rc : hooks_applied(w, shard, index, got, m);
 }
 
-/* The number is that of the publication, because a step may have several publications. */
+/* Returns the number of the publication and not of the step, because a step may have several
+ * publications. */
 static uint64_t base_of_step(const struct message *m)
 {
 	return m->seq;
@@ -430,8 +431,8 @@ static void fetch_delta(struct worker *w, uint32_t shard)
 	stopwatch_end(w->model.stopwatch, TIME_PULL, &lap);
 }
 
-/* Takes what the shards have published up to the version that counts this worker's push. Returns 1
- * when all of it is applied. */
+/* Takes the publications of the shards up to the version that counts this worker's push. Returns 1
+ * when all of them are applied. */
 static int take_missed(struct worker *w)
 {
 	for (uint32_t s = 0; s < w->layout->n_shards && !w->job->failure.code; s++) {

@@ -147,7 +147,8 @@ static void check_from_codes(const struct value_kernels *k)
 		p->sign_values(codes, step, n, expected.v);
 		k->sign_values(codes, step, n, got.v);
 		assert_memory_equal(&got, &expected, sizeof got);
-		/* One code is at the border of the valid range, at any position. */
+		/* One code, at a random position, is equal to a limit of the valid range, or one
+		 * less or greater. */
 		memset(codes, least < most ? least : most, sizeof codes);
 		codes[random_bits(&r) % n] = (uint8_t)(most + round % 3 - 1);
 		assert_int_equal(k->within(codes, least, most, n),

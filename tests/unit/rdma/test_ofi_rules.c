@@ -692,7 +692,8 @@ CASE(opx__large_get__all_of_it_is_under_way)
 
 /* ---- device memory ---------------------------------------------------------------------- */
 
-/* Host memory that may only be used through a registration as device memory. */
+/* Host memory that stands for device memory. It may only be used through a registration as device
+ * memory. */
 static uint8_t on_device[WALK_BYTES];
 
 static const struct memory device_memory = {
@@ -826,8 +827,8 @@ CASE(notices__that_get_lost__messages_follow)
 	assert_non_null(strstr(logged, "did not arrive"));
 }
 
-/* The trial's put ends after the trial was given up. It must not count as a transfer, nor as one of
- * an unknown peer. */
+/* The trial's put ends after the trial was given up. It must not count as a transfer, or as
+ * a put of an unknown peer. */
 CASE(trial__that_ends_late__is_forgotten)
 {
 	struct pair p;

@@ -48,7 +48,8 @@ static uint64_t asked(uint64_t *pinned_out)
 	uint64_t need = 0;
 	int rc;
 
-	/* The last refusal is that of the check that knows the driver. */
+	/* The limit grows until the pair opens. The last refusal then comes from the check that
+	 * knows how many bytes the driver pins for a queue pair. */
 	for (memlock = 0; memlock < (rlim_t)1 << 30; memlock += 16384) {
 		rc = pair_open(&pair, DEPTH);
 		if (!rc)

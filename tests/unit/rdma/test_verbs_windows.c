@@ -9,7 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* 2 GiB become 16 KiB, and regions of 3 GiB, which must work, become 24 KiB. */
+/* Lengths are divided by SCALE: the longest window of 2 GiB has 16 KiB here, and a region of 3 GiB,
+ * which must work, has 24 KiB. */
 enum { SCALE = 1 << 17, MOST = 16384, DEPTH = 64 };
 
 struct shared {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Vectors in several pieces: the bits of one vector, for all kinds of recipes, cuts and types.
- * Parameters and means in 16 bits: what IEEE 754 makes of the floats that another model has. */
+ * Vectors in several pieces give the bits of one vector, for all kinds of recipes, cuts and types.
+ * Parameters and means in 16 bits are the floats of another model, rounded as in IEEE 754. */
 #include "four_tensors.h"
 #include "base/bytes.h"
 #include "narrow.h"
@@ -64,7 +64,8 @@ static void read_all(const struct scattered *s, float *to)
 			*to++ = get(&s->of[p], i);
 }
 
-/* Returns the code nearest to v, and of two equally near ones the even code, by arithmetic only. */
+/* Returns the code nearest to v, or the even one of two codes that are equally near. Uses only
+ * arithmetic. */
 static uint16_t nearest(float v, int type)
 {
 	const int mantissa_bits = type == SLUICE_F16 ? 10 : 7;
@@ -107,7 +108,7 @@ static void write_all(const struct scattered *s, const float *from)
 			set(&s->of[p], i, *from++);
 }
 
-/* Checks that each element is that of flat, rounded to the type of its piece. */
+/* Checks that each element is the element of flat, rounded to the type of its piece. */
 static void check_rounded(const struct scattered *s, const float *flat)
 {
 	for (size_t p = 0; p < s->n; p++)
@@ -179,7 +180,7 @@ static void pull(sluice_model *model, const struct scattered *target, int way, i
 	}
 }
 
-/* Makes the same training with vectors in one piece and in several. */
+/* Trains two models alike: one with vectors in one piece, one with vectors in several. */
 static void train_both(sluice_job *job, int rank, const char *recipe, const struct types *types,
 		       unsigned cut)
 {
@@ -203,7 +204,7 @@ static void train_both(sluice_job *job, int rank, const char *recipe, const stru
 	sluice_model_stats had = { .size = sizeof had }, has = { .size = sizeof has };
 	CHECK_OK(sluice_stats(a, &had));
 	CHECK_OK(sluice_stats(b, &has));
-	/* memory of the copy, which is the common model if the worker keeps that */
+	/* The copy takes memory, unless it is the common model that the worker keeps. */
 	CHECK(has.memory_bytes - had.memory_bytes ==
 	      (none || !types->param_type || strstr(recipe, "every") ? 0 : sizeof flat));
 	for (uint64_t step = 1; step <= STEPS; step++) {
@@ -500,8 +501,8 @@ TEST_IN_JOB(open__with_16_bits_and_no_param_type__is_refused_on_all_ranks, 2)
 
 /* ---- a vector with data, or of zeros ------------------------------------------ */
 
-/* Makes each step of one model by the plain calls, and of the other by the same pointers in
- * vectors. */
+/* Makes a step of model[0] by the calls that take a pointer, and the same step of model[1] by the
+ * calls that take a vector, with a vector that holds the pointer. */
 static void push_both(sluice_model *const model[2], const void *grad, int expected)
 {
 	const sluice_vector vector = { .data = (void *)grad };
