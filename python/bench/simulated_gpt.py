@@ -11,12 +11,13 @@ worker has its own AdamW. With --inner muon, Muon replaces AdamW for the matrice
 may be compressed by gzip. Its last tenth is used for validation. Prints a line of JSON with the loss, and the factor by
 which the ranks pushed and pulled fewer bytes than a dense job. Bytes for a rank's own shards are included. "curve" has the
 loss at --points equally spaced steps, and "sent" the bytes that a rank has pushed and pulled by then, as the mean of the
-ranks. "cpu" is the processor time of a step of all ranks in seconds, without the losses. "digest" is that of the parameters.
+ranks. "cpu" is the processor time of a step of all ranks in seconds, without the losses. "digest" is a hash of the parameters.
 With signal=drift, the loss is that of the common parameters. If keep= is above 0, "own" is the loss of rank 0's parameters,
 and "loss_of_the_mean" that of the mean of all ranks.
 
 With --real, the ranks are the four processes of srun or mpirun. Each of them computes the gradients of all ranks in
-the same batch as the simulation and pushes its own, so the digest is that of the simulated ranks. It prints that only.
+the same batch as the simulation, and pushes its own gradient. The simulated ranks therefore have the same digest. With
+--real, only the digest is printed.
 """
 import argparse
 import ctypes
@@ -243,7 +244,7 @@ class Training:
         lib.sluice_model_close(ctypes.byref(model))
 
     def join(self, job):
-        """Trains as a rank of a real job. Returns the digest, which is that of all ranks."""
+        """Trains as a rank of a real job. Returns the digest, which all ranks share."""
         if job.workers != WORKERS:
             raise SystemExit(f"the job has {job.workers} ranks, must be {WORKERS}")
         with torch.no_grad():

@@ -205,7 +205,7 @@ class Folder(Bootstrap):
                 if found is not None:
                     return found
             if time.monotonic() >= end:
-                raise TimeoutError(f"no {key} in {self._folder}" if self._run else
+                raise TimeoutError(f"no rank has put the key {key} in {self._folder}" if self._run else
                                    f"rank 0 of this job is not in {self._folder}")
             time.sleep(pause)
             pause = min(pause * 1.5, _POLL_MOST_S)

@@ -85,10 +85,11 @@ class Job:
         self._pid = os.getpid()
 
     def split(self, color: int, key: int = 0) -> Optional["Job"]:
-        """Makes groups of the ranks that give the same color, 0 or more, numbered by key and then rank.
+        """Makes one group of all ranks that give the same color, which is 0 or more.
 
-        Collective over all ranks. A group is a job of those ranks, with its own models and collectives. None:
-        color is negative. Closing the job closes its groups first.
+        In a group, ranks are numbered by their keys, and ranks with the same key by their ranks in this job. A group
+        is a job of its ranks, with its own models and collectives. With a negative color the rank is in no group and
+        gets None. Collective over all ranks. Closing the job closes its groups first.
         """
         handle = ctypes.c_void_p()
         check(lib.sluice_split(self._at(), color, key, ctypes.byref(handle)))

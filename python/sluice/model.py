@@ -269,10 +269,10 @@ class Model:
             self._pushed.clear()
 
     def idle_step(self, target: Any) -> bool:
-        """Makes a step without a gradient of this worker, which has none left, and pulls into target.
+        """Makes a step for which this worker has no gradient left, and pulls into target.
 
-        target: as in pull(), in one vector. Returns whether any
-        worker pushed a gradient: each worker calls it until none did. Needs uneven=True.
+        target: as in pull(), in one vector. Returns whether any worker pushed a gradient. Each worker calls this
+        until it returns False. Needs uneven=True.
         """
         more = ctypes.c_int()
         check(lib.sluice_idle_step(self._at(), self._params(target, "target"), ctypes.byref(more)))

@@ -278,11 +278,11 @@ def refuses(job):
     refused(lambda: compress("adamw", optimizer="adamw"), "optimizer=str, must be a torch optimizer")
     refused(lambda: compress(optimizer=[sgd(model), adamw(model)]), "SGD (sgd) and AdamW (adamw) need different ones")
     refused(lambda: sluice.torch.Optimizer(model, inner=adagrad(), job=job), "Sluice knows none for Adagrad")
-    refused(lambda: sluice.torch.Optimizer(model, SPARSE, lr=0.1, adapt=True, job=job), "here the shards step")
+    refused(lambda: sluice.torch.Optimizer(model, SPARSE, lr=0.1, adapt=True, job=job), "without inner= the shards make the step")
     refused(lambda: compress("adamv"), "adamw")
     several = torch.optim.SGD([{"params": model[0].parameters(), "momentum": 0.5}, {"params": model[2].parameters()}],
                               lr=0.1, momentum=0.9)
-    refused(lambda: compress(optimizer=several, adapt=True), "and its groups have several, 0.5 and 0.9")
+    refused(lambda: compress(optimizer=several, adapt=True), "but the groups of SGD have several, 0.5 and 0.9")
     compress("adamw", optimizer=adagrad())[1].close()
 
 

@@ -77,8 +77,8 @@ class Compression(NotPickled):
         self._dtype = min(types, key=str) if len(types) == 1 else torch.float32
         device = self.layout.parameters[0].device
         if any(p.device != device for p in self.layout.parameters):
-            raise InvalidError("sluice.torch.compress: the parameters are on several devices: a model of "
-                               "Sluice is on one")
+            raise InvalidError("sluice.torch.compress: the parameters are on several devices, but a model of "
+                               "Sluice is on one device: move all parameters there")
         self._device, self._options, self._one_type = device, options, len(types) == 1
         self._counters = Counters()
         if device.type == "cuda":

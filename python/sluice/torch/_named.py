@@ -83,8 +83,8 @@ def chosen(recipe: Union[str, Recipe, None], optimizers: List[Any], adapt: bool,
     momenta = sorted({m for one in optimizers for m in _movable_of(one)})
     if method == "sgd" and adapt and momenta != [0]:
         if len(momenta) > 1:
-            raise InvalidError(f"{what}: adapt=True moves the momentum of SGD to the recipe, and its groups have several, "
-                               f"{' and '.join(f'{m:g}' for m in momenta)}: give all of them the same")
+            raise InvalidError(f"{what}: adapt=True moves the momentum to the recipe, but the groups of SGD have several, "
+                               f"{' and '.join(f'{m:g}' for m in momenta)}: give all groups the same momentum")
         method = f"sgdm signal=momentum({momenta[0]:g})"
     if job.rank == 0 and setting("SLUICE_ADVICE") != "no":
         _log.warning("%s: no recipe was given, so %s selects %s of sluice_recipe(7). Pass it as the recipe to leave "
@@ -93,15 +93,16 @@ def chosen(recipe: Union[str, Recipe, None], optimizers: List[Any], adapt: bool,
 
 
 def _delay(recipe: Recipe) -> bool:
-    """Returns whether a coordinate waits in a residual. recipe: that of an open model."""
+    """Returns whether a coordinate waits in a residual. recipe: the recipe of an open model."""
     everything = all((recipe.get(way) or "").split(",")[0] == "all" for way in ("up", "down"))
     return not everything and recipe.get("memory") != "none"
 
 
 class Momenta:
-    """Changes momenta of optimizers, or warns once, on rank 0, of those that do not suit the recipe.
+    """Changes the momenta of optimizers, or warns once on rank 0 if they do not suit the recipe.
 
-    A coordinate waits in the residuals and arrives as the sum of what waited, which is a momentum already.
+    A coordinate waits in the residuals and arrives as the sum of the values that waited. This sum already acts as a
+    momentum.
 
     recipe: a complete one, in which the names of methods are spelled out.
     depth: the number of calls from a method of this class up to the program, whose line a warning shows.

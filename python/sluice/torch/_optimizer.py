@@ -112,15 +112,15 @@ class Optimizer(NotPickled, torch.optim.Optimizer):
             raise InvalidError(f"rank {self.job.rank} is a dedicated server: it has no gradients, and "
                                "calls Model.serve() in place of a training loop")
         if (lr is None) == (inner is None):
-            raise InvalidError("sluice.torch.Optimizer takes either lr=, with which the shards step, or "
-                               "inner=, an optimizer that steps on the mean gradient")
+            raise InvalidError("sluice.torch.Optimizer takes either lr=, with which the shards make the step, "
+                               "or inner=, an optimizer that makes the step with the mean gradient")
         if lr is not None and not 0 <= lr < float("inf"):
             raise InvalidError(f"sluice.torch.Optimizer: lr={lr}, must be finite and >= 0")
         if inner is not None:
             _check_inner(inner)
         elif adapt:
-            raise InvalidError("sluice.torch.Optimizer: adapt=True changes the betas of inner=, but here the shards step: "
-                               "write betas in the recipe, as in update=adamw(0.2,0.99,1e-8,0.1)")
+            raise InvalidError("sluice.torch.Optimizer: adapt=True changes the betas of inner=, but without inner= the "
+                               "shards make the step: write betas in the recipe, as in update=adamw(0.2,0.99,1e-8,0.1)")
         groups = _groups(params)
         if inner is not None and any(own for _, own in groups):
             raise InvalidError("sluice.torch.Optimizer: with inner= its groups have lr and weight_decay: give here "
@@ -399,7 +399,7 @@ class Optimizer(NotPickled, torch.optim.Optimizer):
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
 
-        Without it step() exchanges the gradients. Needs inner=, because otherwise the shards step. With a
+        Without it step() exchanges the gradients. Needs inner=, because otherwise the shards make the step. With a
         GradScaler call ``scaler.unscale_(optimizer)`` before, and add nonfinite=skip-all to the recipe.
         """
         if self.inner is None:
