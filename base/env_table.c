@@ -97,6 +97,20 @@ const struct env_entry env_table[] = {
 	  "Whether sluice-top(1) can show this rank. With yes, the rank writes its progress into a "
 	  "memory file of 22 KiB, which only processes of its user can read.",
 	  FIELD(top) },
+	{ "SLUICE_METRICS", ENV_TEXT, "", "a file",
+	  "File of metrics in OpenMetrics text for the textfile collector of Prometheus's "
+	  "node_exporter, such as /var/lib/node_exporter/sluice-%j.prom. The lowest rank of each "
+	  "node replaces it every 5 seconds with the numbers of the job's ranks on the node, and "
+	  "removes it in sluice_finalize(3). See METRICS AND TRACES.",
+	  FIELD(metrics) },
+	{ "SLUICE_METRICS_PORT", ENV_COUNT, "0", "0 .. 65535",
+	  "Port of 127.0.0.1 at which the lowest rank of each node serves the same text over HTTP. "
+	  "With 0 it opens no port. Every user of the node can read it.",
+	  FIELD(metrics_port) },
+	{ "SLUICE_TRACE", ENV_TEXT, "", "a file",
+	  "File of a trace of the last steps of all ranks, for Perfetto or chrome://tracing. See "
+	  "METRICS AND TRACES.",
+	  FIELD(trace) },
 	{ "SLUICE_RECIPE", ENV_TEXT, "", "a recipe",
 	  "Recipe of models that are opened without one. "
 	  "When it is not set either, the default recipe of the library is used.",

@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct helper {
 	struct team *team;
@@ -24,6 +25,7 @@ struct team {
 	int leave;
 	team_work_fn *work;
 	void *context;
+	pid_t process;
 	atomic_int taken;
 	size_t memory;
 	char *memories; /* of all workers */
@@ -66,6 +68,7 @@ int team_open(unsigned threads, size_t memory, struct team **out)
 		free(team);
 		return fail(SLUICE_ENOMEM, "no memory for a team of %u threads", threads);
 	}
+	team->process = getpid();
 	team->workers = threads;
 	team->memory = memory;
 	pthread_mutex_init(&team->lock, NULL);
@@ -99,15 +102,18 @@ void team_close(struct team **team_in)
 
 	if (!team)
 		return;
-	pthread_mutex_lock(&team->lock);
-	team->leave = 1;
-	pthread_cond_broadcast(&team->wake);
-	pthread_mutex_unlock(&team->lock);
-	for (unsigned i = 1; i <= team->started; i++)
-		pthread_join(team->helper[i].thread, NULL);
-	pthread_cond_destroy(&team->done);
-	pthread_cond_destroy(&team->wake);
-	pthread_mutex_destroy(&team->lock);
+	/* In a forked child, a thread may have held the lock, and there is none to wait for. */
+	if (team->process == getpid()) {
+		pthread_mutex_lock(&team->lock);
+		team->leave = 1;
+		pthread_cond_broadcast(&team->wake);
+		pthread_mutex_unlock(&team->lock);
+		for (unsigned i = 1; i <= team->started; i++)
+			pthread_join(team->helper[i].thread, NULL);
+		pthread_cond_destroy(&team->done);
+		pthread_cond_destroy(&team->wake);
+		pthread_mutex_destroy(&team->lock);
+	}
 	free(team->memories);
 	free(team);
 	*team_in = NULL;
@@ -127,7 +133,8 @@ int team_take(struct team *team)
 {
 	int not_taken = 0;
 
-	return atomic_compare_exchange_strong(&team->taken, &not_taken, 1);
+	return team->process == getpid() &&
+	       atomic_compare_exchange_strong(&team->taken, &not_taken, 1);
 }
 
 void team_give_back(struct team *team)

@@ -15,8 +15,8 @@ int team_open(unsigned threads, size_t memory, struct team **out);
 void team_close(struct team **team);
 unsigned team_threads(const struct team *team);
 void *team_memory(const struct team *team, unsigned worker);
-/* Returns 1 if the team is the caller's until team_give_back(), and 0 if another thread has it. The
- * caller then works alone. */
+/* Returns 1 if the team is the caller's until team_give_back(). Returns 0 if another thread has it,
+ * and in a forked child, which has no threads of the team. The caller then works alone. */
 int team_take(struct team *team);
 void team_give_back(struct team *team);
 /* Calls work(context, i) for i = 0..threads - 1. Each call has its own thread, and call 0 has the

@@ -12,6 +12,17 @@ library_sources += \
 	runtime/recipe/recipe_words.c runtime/recipe/recipe_words.h \
 	runtime/recipe/schedule.c runtime/recipe/schedule.h
 
+# What other programs see of a rank: pages, metrics and traces. No job.
+library_sources += \
+	runtime/metrics/copy.c runtime/metrics/find.c runtime/metrics/seen.h \
+	runtime/metrics/http.c runtime/metrics/http.h \
+	runtime/metrics/metrics.c runtime/metrics/metrics.h \
+	runtime/metrics/openmetrics.c runtime/metrics/openmetrics.h \
+	runtime/metrics/out_file.c runtime/metrics/out_file.h \
+	runtime/metrics/page_layout.h \
+	runtime/metrics/trace.c runtime/metrics/trace.h \
+	runtime/metrics/trace_text.c runtime/metrics/trace_text.h
+
 # Ranks, their progress, collectives and windows; alone in a process or as a simulated one.
 library_sources += \
 	runtime/job/broadcast.c runtime/job/broadcast.h \
@@ -33,7 +44,7 @@ library_sources += \
 	runtime/job/lines.c runtime/job/lines.h \
 	runtime/job/members.c runtime/job/members.h \
 	runtime/job/messages.c runtime/job/messages.h \
-	runtime/job/page.c runtime/job/page.h runtime/job/page_layout.h \
+	runtime/job/page.c runtime/job/page.h \
 	runtime/job/peers.c runtime/job/peers.h \
 	runtime/job/place.c runtime/job/place.h \
 	runtime/job/threads.c runtime/job/threads.h \
@@ -41,6 +52,7 @@ library_sources += \
 	runtime/job/progress.c runtime/job/progress.h \
 	runtime/job/progress_token.h \
 	runtime/job/reach.c runtime/job/reach.h \
+	runtime/job/reporter.c runtime/job/reporter.h \
 	runtime/job/ways.c runtime/job/ways.h \
 	runtime/job/sim_rank.c runtime/job/sim_rank.h \
 	runtime/job/simulate.c \

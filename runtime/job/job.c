@@ -10,6 +10,7 @@
 #include "job/peers.h"
 #include "job/reach.h"
 #include "job/progress_token.h"
+#include "job/reporter.h"
 #include "job/split.h"
 #include "base/log.h"
 #include <stdio.h>
@@ -36,6 +37,7 @@ static int *open_page_of_this_process(void)
 static void free_job(sluice_job *job)
 {
 	progress_stop(job);
+	reporter_close(job);
 	rank_page_close(job);
 	groups_free(job);
 	hubs_close(job);
@@ -127,16 +129,20 @@ void sluice_finalize(sluice_job **job_pointer)
 				  "call sluice_model_close first");
 	const int finalizing = failure_finalize(job);
 	progress_release(job);
+	reporter_flush(job);
 	const int left = finalizing && !collective_run(job, COLLECTIVE_FINALIZE, NULL, 0, 0, NULL);
 	if (left) {
 		progress_take(job);
 		failure_announce_end(job);
 		progress_release(job);
 	}
+	if (left)
+		reporter_join_traces(job);
 	error_end(&scope, !left);
 	/* open models and groups still use the job's regions, so this does not free the job */
 	if (open) {
 		progress_stop(job);
+		reporter_stop(job);
 		heart_stop(job);
 	} else {
 		free_job(job);

@@ -15,6 +15,7 @@
 #include "job/key_file.h"
 #include "job/pair_keys.h"
 #include "job/reach.h"
+#include "job/reporter.h"
 #include "job/ways.h"
 #include "base/bytes.h"
 #include "base/clock.h"
@@ -651,5 +652,8 @@ int job_join(sluice_job *job, const sluice_job_attr *attr, struct bootstrap **bo
 			 "other when they need it (SLUICE_MESH=%d)",
 			 hubs_count(job), job->settings.mesh);
 	rank_page_open(job);
-	return connect_all(job);
+	rc = connect_all(job);
+	if (!rc)
+		reporter_open(job);
+	return rc;
 }

@@ -3,6 +3,7 @@
  * waits for a reader or for another writer. */
 #include "job/page.h"
 #include "job/state.h"
+#include "base/bytes.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "rdma/region.h"
@@ -79,13 +80,26 @@ static void copy_name(char to[PAGE_NAME_BYTES], const char *from)
 	snprintf(to, PAGE_NAME_BYTES, "%s", from ? from : "");
 }
 
+/* The addresses of the transports contain numbers of processes, ports and keys. */
+uint64_t job_meeting(const sluice_job *job)
+{
+	uint32_t low = 0, high = 1;
+	for (int r = 0; r < job->size; r++) {
+		const struct rank_record *record = &job->records[r];
+		low = crc32c(low, record->payload, record->payload_bytes);
+		high = crc32c(high, record->payload, record->payload_bytes);
+	}
+	return (uint64_t)high << 32 | low;
+}
+
 static void describe_rank(const sluice_job *job, struct page_who *who)
 {
 	*who = (struct page_who){ .rank = job->rank,
 				  .size = job->size,
 				  .servers = job->servers,
 				  .pid = job->process.pid,
-				  .start_ns = now_ns() };
+				  .start_ns = now_ns(),
+				  .meeting = job_meeting(job) };
 	copy_name(who->job, getenv("SLURM_JOB_ID"));
 	copy_name(who->step, getenv("SLURM_STEP_ID"));
 	copy_name(who->node, sluice_node(job, job->rank));

@@ -4,7 +4,7 @@
  * do nothing. page.c owns struct page_writer. */
 #ifndef RUNTIME_PAGE_H
 #define RUNTIME_PAGE_H
-#include "job/page_layout.h"
+#include "metrics/page_layout.h"
 #include "sluice.h"
 
 struct page_writer {
@@ -17,6 +17,9 @@ struct page_writer {
 /* Makes the page, unless SLUICE_TOP=no or the rank is simulated. If that fails, logs why. */
 void rank_page_open(sluice_job *job);
 void rank_page_close(sluice_job *job);
+
+/* Returns a number that is the same on all ranks of the job, and hardly the same in another one. */
+uint64_t job_meeting(const sluice_job *job);
 
 /* Returns an entry for a model of the job or of one of its groups, or -1 if there is none. */
 int page_take(sluice_job *job);

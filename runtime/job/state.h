@@ -95,6 +95,7 @@ struct sluice_job {
 	struct group *group;         /* data of a group; NULL in a root */
 	struct page_writer page;     /* of a root */
 	struct threads threads;      /* of a root */
+	struct reporter *reporter;   /* of a root; NULL without metrics and trace */
 	/* These bits distinguish notifies and GETs of this group from those of other groups; 0 in a
 	 * root. */
 	struct group_bits {

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "job/page.h"
 #include "job/progress_token.h"
+#include "job/reporter.h"
 #include "model/model.h"
 #include <stdio.h>
 
@@ -20,6 +21,7 @@ void shown_open(sluice_model *model)
 	snprintf(shown.recipe, sizeof(shown.recipe), "%s", model->recipe_text);
 	model->shown = page_take(model->job);
 	page_show_model(model->job, model->shown, &shown);
+	stopwatch_trace(&model->stopwatch, reporter_trace(job), model->id);
 }
 
 void shown_close(sluice_model *model)
@@ -28,8 +30,9 @@ void shown_close(sluice_model *model)
 }
 
 void shown_held(sluice_job *job, int entry, const sluice_model_stats *stats,
-		const struct stopwatch *watch, uint64_t version)
+		struct stopwatch *watch, uint64_t version)
 {
+	stopwatch_step(watch, version);
 	if (!job->root->page.page || entry < 0)
 		return;
 	struct page_numbers numbers = { .ns = now_ns(), .version = version, .stats = *stats };
@@ -39,8 +42,9 @@ void shown_held(sluice_job *job, int entry, const sluice_model_stats *stats,
 }
 
 void shown_step(sluice_job *job, int entry, const sluice_model_stats *stats,
-		const struct stopwatch *watch)
+		struct stopwatch *watch)
 {
+	stopwatch_step(watch, stats->steps);
 	if (!job->root->page.page || !progress_try(&job->root->progress))
 		return;
 	shown_held(job, entry, stats, watch, stats->steps);

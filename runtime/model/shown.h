@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Writes the entry of a model in the job's page (job/page.h). */
+ * Writes the entry of a model in the job's page (job/page.h), and its steps into the trace. */
 #ifndef RUNTIME_SHOWN_H
 #define RUNTIME_SHOWN_H
 #include "model/stopwatch.h"
@@ -12,8 +12,8 @@ void shown_close(sluice_model *model);
  * token also count, so this takes it, unless another thread holds it: the next step then shows
  * both. */
 void shown_step(sluice_job *job, int entry, const sluice_model_stats *stats,
-		const struct stopwatch *watch);
+		struct stopwatch *watch);
 /* Does the same where the token is held. version: of a server's first shard. */
 void shown_held(sluice_job *job, int entry, const sluice_model_stats *stats,
-		const struct stopwatch *watch, uint64_t version);
+		struct stopwatch *watch, uint64_t version);
 #endif

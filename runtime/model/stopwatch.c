@@ -13,10 +13,49 @@ void stopwatch_without(const struct stopwatch *watch, struct lap *lap, unsigned 
 	lap->inner = stopwatch_ns(watch, sums);
 }
 
+void stopwatch_trace(struct stopwatch *watch, struct trace *trace, uint32_t model)
+{
+	watch->trace = trace;
+	watch->model = model;
+	watch->step_ns = now_ns();
+}
+
+void stopwatch_step(struct stopwatch *watch, uint64_t step)
+{
+	if (!watch->trace || step <= watch->steps)
+		return;
+	const struct trace_slice slice = { .kind = TRACE_STEP,
+					   .model = watch->model,
+					   .step = step,
+					   .begin_ns = watch->step_ns,
+					   .end_ns = now_ns() };
+
+	watch->steps = step;
+	watch->step_ns = slice.end_ns;
+	trace_add(watch->trace, &slice);
+}
+
+static void add_slice(const struct stopwatch *watch, unsigned sums, uint64_t began, uint64_t end)
+{
+	const enum trace_kind kind = sums & TIME_DEVICE   ? TRACE_DEVICE :
+				     sums & TIME_WAIT     ? TRACE_WAIT :
+				     sums & TIME_COMPRESS ? TRACE_COMPRESS :
+				     sums & TIME_PUSH     ? TRACE_PUSH :
+				     sums & TIME_PULL     ? TRACE_PULL :
+							    TRACE_APPLY;
+
+	trace_add(watch->trace,
+		  &(struct trace_slice){
+			  .kind = kind, .model = watch->model, .begin_ns = began, .end_ns = end });
+}
+
 void stopwatch_end(struct stopwatch *watch, unsigned sums, const struct lap *lap)
 {
 	const uint64_t inner = stopwatch_ns(watch, lap->without) - lap->inner;
-	const uint64_t ns = now_ns() - lap->began - inner;
+	const uint64_t now = now_ns(), ns = now - lap->began - inner;
+
+	if (watch->trace)
+		add_slice(watch, sums, lap->began, now);
 
 	for (unsigned i = 0; i < TIME_SUMS; i++)
 		if (sums & 1u << i)

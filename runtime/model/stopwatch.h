@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Measures where a model's calls spend their time: the sums that sluice_stats() returns. A lap is
- * one measurement. It reads the clock only when it begins and when it ends. */
+ * one measurement. It reads the clock only when it begins and when it ends. With SLUICE_TRACE, each
+ * lap is also a slice of the trace. */
 #ifndef RUNTIME_STOPWATCH_H
 #define RUNTIME_STOPWATCH_H
+#include "metrics/trace.h"
 #include "sluice.h"
 #include <stdint.h>
 
@@ -19,7 +21,16 @@ enum {
 
 struct stopwatch {
 	uint64_t ns[TIME_SUMS];
+	struct trace *trace; /* NULL: none */
+	uint32_t model;
+	uint64_t steps, step_ns; /* the last step in the trace, and when it ended */
 };
+
+/* Adds all laps from now on to the trace, unless it is NULL. */
+void stopwatch_trace(struct stopwatch *watch, struct trace *trace, uint32_t model);
+/* Adds a step to the trace that ends now, unless this number is in the trace. One thread calls
+ * this. */
+void stopwatch_step(struct stopwatch *watch, uint64_t step);
 
 struct lap {
 	uint64_t began;

@@ -13,6 +13,7 @@ EXTRA_DIST += tests/other_version tests/cluster/run tests/cluster/lib.sh \
 	tests/cluster/test_kill.sh \
 	tests/cluster/test_kill_early.sh \
 	tests/cluster/test_methods.sh \
+	tests/cluster/test_metrics.sh \
 	tests/cluster/test_mpi.sh \
 	tests/cluster/test_no_pmix.sh \
 	tests/cluster/test_other_user.sh \

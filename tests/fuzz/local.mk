@@ -4,10 +4,12 @@ fuzz_targets = \
 	tests/fuzz/checkpoint_replay \
 	tests/fuzz/conf_replay \
 	tests/fuzz/histogram_replay \
+	tests/fuzz/http_replay \
 	tests/fuzz/page_replay \
 	tests/fuzz/peer_replay \
 	tests/fuzz/recipe_replay \
-	tests/fuzz/restore_replay
+	tests/fuzz/restore_replay \
+	tests/fuzz/trace_replay
 if HAVE_VERBS
 fuzz_targets += tests/fuzz/frame_replay
 endif
@@ -27,6 +29,8 @@ tests_fuzz_page_replay_SOURCES = tests/fuzz/page_fuzz.c $(fuzz_common)
 tests_fuzz_peer_replay_SOURCES = tests/fuzz/peer_fuzz.c tests/unit/scratch.h $(fuzz_common)
 tests_fuzz_restore_replay_SOURCES = \
 	tests/fuzz/restore_fuzz.c tests/unit/reseal.h tests/unit/scratch.h $(fuzz_common)
+tests_fuzz_http_replay_SOURCES = tests/fuzz/http_fuzz.c $(fuzz_common)
+tests_fuzz_trace_replay_SOURCES = tests/fuzz/trace_fuzz.c $(fuzz_common)
 tests_fuzz_frame_replay_SOURCES = tests/fuzz/frame_fuzz.c $(fuzz_common)
 
 # A replay program alone skips: it is the script that gives each its corpus.

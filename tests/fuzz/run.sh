@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # run.sh SECONDS [TARGET...]: fuzzes each target for SECONDS with libFuzzer under the address and
 # undefined-behaviour sanitizers. The targets are message, card, checkpoint, conf, recipe, histogram,
-# frame, restore, peer and page. Without TARGET, it fuzzes all of them. It starts from the target's corpus,
+# frame, restore, peer, page, http and trace. Without TARGET, it fuzzes all of them. It starts from the target's corpus,
 # and does not change the corpus.
 # With SECONDS 0 it runs only the corpus, so each run does the same. FUZZ_CORPUS is a folder in which new
 # inputs are kept, in a subfolder for each target.
@@ -10,7 +10,7 @@
 # other number for a finding. The input of a finding is kept, and its path is printed.
 set -eu
 
-targets="message card checkpoint conf recipe histogram frame restore peer page"
+targets="message card checkpoint conf recipe histogram frame restore peer page http trace"
 usage()
 {
 	echo "usage: $0 SECONDS [TARGET...]; the targets are $targets" >&2

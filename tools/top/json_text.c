@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * --json: everything that the pages have, as one object. */
 #include "tools/json.h"
-#include "tools/top/metrics.h"
+#include "metrics/metrics.h"
 #include "tools/top/show.h"
 #include "tools/top/waits.h"
 
@@ -14,7 +14,7 @@ static void print_model(const struct seen_rank *r, int i, FILE *to)
 		model->id, model->group, (unsigned long long)model->count, model->shards);
 	json_text(to, model->recipe);
 	for (size_t m = 0; m < n_metrics; m++) {
-		const double value = metrics[m].get(&r->numbers[i]);
+		const double value = metric_value(&metrics[m], &r->numbers[i]);
 
 		fprintf(to, ", \"%s\": ", metrics[m].name);
 		if (value >= 0 && value < 0x1p53 && value == floor(value)) /* a count */

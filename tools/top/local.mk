@@ -3,10 +3,7 @@
 bin_PROGRAMS += sluice-top
 noinst_LTLIBRARIES += libtop.la
 libtop_la_SOURCES = tools/json.h \
-	tools/top/copy.c \
-	tools/top/find.c tools/top/seen.h \
 	tools/top/json_text.c \
-	tools/top/metrics.c tools/top/metrics.h \
 	tools/top/screen.c tools/top/show.h \
 	tools/top/waits.c tools/top/waits.h
 libtop_la_LIBADD = libinternal.la

@@ -2,6 +2,8 @@
  * sluice-top: shows what the ranks of running jobs do. It only reads, so neither its end nor a bug
  * in it affects a job. */
 #include "base/clock.h"
+#include "metrics/openmetrics.h"
+#include "metrics/trace_text.h"
 #include "sluice.h"
 #include "tools/refused_option.h"
 #include "tools/top/show.h"
@@ -14,7 +16,7 @@
 #include <unistd.h>
 
 enum { EXIT_NONE = 1, EXIT_BAD_USAGE = 3, WIDTH = 100, WIDTH_LEAST = 80, LOOKS = 4 };
-enum mode { MODE_LIVE, MODE_ONCE, MODE_JSON };
+enum mode { MODE_LIVE, MODE_ONCE, MODE_JSON, MODE_OPENMETRICS, MODE_MERGE };
 
 struct options {
 	enum mode mode;
@@ -26,7 +28,9 @@ struct options {
 static void print_help(void)
 {
 	fputs("Usage: sluice-top [--job ID[.STEP] | --all] [--rank R] [--interval SECONDS]\n"
-	      "       sluice-top --once | --json [--job ID[.STEP] | --all] [--rank R]\n"
+	      "       sluice-top --once | --json | --openmetrics [--job ID[.STEP] | --all] [--rank "
+	      "R]\n"
+	      "       sluice-top --merge FILE...\n"
 	      "Show what the ranks of your jobs on this node do.\n"
 	      "\n"
 	      "  --job ID[.STEP]  ranks of this Slurm job or step; - stands for ranks without "
@@ -37,6 +41,8 @@ static void print_help(void)
 	      "  --interval S     seconds between two looks, 0.1 to 60 (default 1)\n"
 	      "  --once           print one screen, after one interval\n"
 	      "  --json           print everything once, as one JSON object\n"
+	      "  --openmetrics    print everything once, as OpenMetrics text\n"
+	      "  --merge          join the files of SLUICE_TRACE, and print the trace\n"
 	      "  --help, --version\n"
 	      "\n"
 	      "q or Ctrl-C ends it. Other nodes: srun --overlap --jobid ID -w NODE --pty "
@@ -194,12 +200,35 @@ static int has_rank(const struct seen *seen, int rank)
 
 /* ---- the modes ------------------------------------------------------------------------------ */
 
-static int run_json(const struct options *o, struct seen *seen)
+static int run_text(const struct options *o, struct seen *seen)
 {
 	if (o->rank >= 0)
 		keep_rank(seen, o->rank);
-	show_json(seen, stdout);
+	if (o->mode == MODE_JSON)
+		show_json(seen, stdout);
+	else
+		openmetrics_print(seen, stdout);
 	return EXIT_SUCCESS;
+}
+
+static int run_merge(char **files, int n)
+{
+	struct trace_merge merge;
+	int failed = 0;
+
+	trace_merge_begin(&merge, stdout);
+	for (int i = 0; i < n; i++) {
+		FILE *from = fopen(files[i], "re");
+		const char *why = from ? trace_merge_add(&merge, from) : strerror(errno);
+
+		if (from)
+			fclose(from);
+		if (why)
+			fprintf(stderr, "sluice-top: %s cannot be joined: %s\n", files[i], why);
+		failed |= why != NULL;
+	}
+	trace_merge_end(&merge);
+	return failed ? EXIT_NONE : EXIT_SUCCESS;
 }
 
 static int run_once(const struct options *o, struct seen *seen)
@@ -256,6 +285,21 @@ static int run_live(const struct options *o, struct seen *first)
 	return rc ? EXIT_NONE : EXIT_SUCCESS;
 }
 
+static int run_look(const struct options *o)
+{
+	struct seen seen = { 0 };
+	int rc = look(o, &seen);
+
+	if (!rc && !has_rank(&seen, o->rank))
+		rc = EXIT_NONE;
+	if (!rc)
+		rc = o->mode == MODE_ONCE ? run_once(o, &seen) :
+		     o->mode == MODE_LIVE ? run_live(o, &seen) :
+					    run_text(o, &seen);
+	seen_free(&seen);
+	return rc;
+}
+
 /* ---- the command line ----------------------------------------------------------------------- */
 
 static int bad_usage(const char *format, const char *what)
@@ -273,6 +317,8 @@ static int parse(int argc, char **argv, struct options *o)
 					       { "interval", required_argument, NULL, 'i' },
 					       { "once", no_argument, NULL, 'o' },
 					       { "json", no_argument, NULL, 'J' },
+					       { "openmetrics", no_argument, NULL, 'M' },
+					       { "merge", no_argument, NULL, 'm' },
 					       { "help", no_argument, NULL, 'h' },
 					       { "version", no_argument, NULL, 'V' },
 					       { NULL, 0, NULL, 0 } };
@@ -290,6 +336,8 @@ static int parse(int argc, char **argv, struct options *o)
 		case 'a': o->all = 1; break;
 		case 'o': o->mode = MODE_ONCE; break;
 		case 'J': o->mode = MODE_JSON; break;
+		case 'M': o->mode = MODE_OPENMETRICS; break;
+		case 'm': o->mode = MODE_MERGE; break;
 		case 'r':
 			rank = strtol(optarg, &end, 10);
 			if (*end || end == optarg || rank < 0 || rank > 1 << 20)
@@ -308,6 +356,8 @@ static int parse(int argc, char **argv, struct options *o)
 			return bad_usage("unknown, ambiguous or malformed option ",
 					 refused_option(argv, table, refused));
 		}
+	if (o->mode == MODE_MERGE)
+		return optind < argc ? 0 : bad_usage("--merge needs files", "");
 	if (optind < argc)
 		return bad_usage("it takes options only, not ", argv[optind]);
 	if (o->job && o->all)
@@ -322,21 +372,13 @@ static int parse(int argc, char **argv, struct options *o)
 int main(int argc, char **argv)
 {
 	struct options o = { .rank = -1, .interval_ms = 1000 };
-	struct seen seen = { 0 };
 	int rc = parse(argc, argv, &o);
 
 	if (rc < 0)
 		return fflush(stdout) ? EXIT_NONE : EXIT_SUCCESS;
 	if (rc)
 		return rc;
-	rc = look(&o, &seen);
-	if (!rc && !has_rank(&seen, o.rank))
-		rc = EXIT_NONE;
-	if (!rc)
-		rc = o.mode == MODE_JSON ? run_json(&o, &seen) :
-		     o.mode == MODE_ONCE ? run_once(&o, &seen) :
-					   run_live(&o, &seen);
-	seen_free(&seen);
+	rc = o.mode == MODE_MERGE ? run_merge(argv + optind, argc - optind) : run_look(&o);
 	if (fflush(stdout) || ferror(stdout)) {
 		fprintf(stderr, "sluice-top: cannot write to stdout\n");
 		return EXIT_NONE;

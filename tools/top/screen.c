@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The screen of sluice-top: a table of all ranks, or one rank in detail. */
-#include "tools/top/metrics.h"
+#include "metrics/metrics.h"
 #include "tools/top/show.h"
 #include "tools/top/waits.h"
 #include <math.h>
@@ -350,14 +350,14 @@ static void show_model(const struct seen_rank *r, const struct seen_rank *before
 	     (unsigned long long)model->count, model->shards, model->shards == 1 ? "" : "s",
 	     model->recipe);
 	for (size_t m = 0; m < n_metrics; m++) {
-		const double value = metrics[m].get(&r->numbers[i]);
+		const double value = metric_value(&metrics[m], &r->numbers[i]);
 		char rate[32] = "";
 
 		if (!isfinite(value))
 			continue;
 		if (metrics[m].counts && before && before->numbers[i].ns && r->ns > before->ns)
 			snprintf(rate, sizeof(rate), "%.5g/s",
-				 (value - metrics[m].get(&before->numbers[i])) /
+				 (value - metric_value(&metrics[m], &before->numbers[i])) /
 					 ((double)(r->ns - before->ns) / 1e9));
 		line(view, to, NULL, "  %-18s %14.10g %-7s %12s  %s", metrics[m].name, value,
 		     metrics[m].unit, rate, metrics[m].help);

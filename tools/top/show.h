@@ -2,7 +2,7 @@
  * Prints the pages that sluice-top has found, as a screen or as JSON. */
 #ifndef TOOLS_TOP_SHOW_H
 #define TOOLS_TOP_SHOW_H
-#include "tools/top/seen.h"
+#include "metrics/seen.h"
 #include <stdio.h>
 
 struct view {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * See waits.h. */
 #include "tools/top/waits.h"
-#include "tools/top/metrics.h"
+#include "metrics/metrics.h"
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>

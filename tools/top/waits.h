@@ -2,7 +2,7 @@
  * For whom a rank waits, and which ranks are slow. */
 #ifndef TOOLS_TOP_WAITS_H
 #define TOOLS_TOP_WAITS_H
-#include "tools/top/seen.h"
+#include "metrics/seen.h"
 
 /* Returns the time from then until the page was copied, or 0 if `then` is later. */
 double seconds_since(const struct seen_rank *rank, uint64_t then);

@@ -10,6 +10,8 @@
 #include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 TEST(threads__own_processors__as_many_but_four_at_most)
 {
@@ -106,6 +108,36 @@ TEST(team__taken_by_another__the_selector_works_alone)
 	assert_int_equal(team_take(team), 1);
 	selector_close(&user->selector);
 	team_close(&team);
+	free(user);
+}
+
+TEST(team__in_a_forked_child__the_selector_works_alone_and_can_be_closed)
+{
+	struct user *user = calloc(1, sizeof(*user));
+	uint32_t index[KEPT];
+	int status = -1;
+
+	assert_non_null(user);
+	assert_int_equal(selector_open_for(LONG, KEPT, 3, &user->selector), 0);
+	for (size_t i = 0; i < LONG; i++)
+		user->x[i] = (float)(i * 7919 % LONG);
+	assert_int_equal(pick(user, user->expected), KEPT);
+
+	const pid_t child = fork();
+
+	if (child == 0) {
+		int same = pick(user, index) == KEPT &&
+			   !memcmp(index, user->expected, sizeof(index));
+
+		selector_close(&user->selector);
+		free(user);
+		_exit(same ? 0 : 1);
+	}
+	assert_true(child > 0);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	assert_int_equal(pick(user, index), KEPT);
+	selector_close(&user->selector);
 	free(user);
 }
 

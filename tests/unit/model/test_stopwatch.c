@@ -28,7 +28,7 @@ static void lap_of(struct stopwatch *watch, unsigned sums, long ns)
 
 TEST(a_lap_adds_to_each_of_its_sums_and_to_no_other)
 {
-	struct stopwatch watch = { { 0 } };
+	struct stopwatch watch = { .ns = { 0 } };
 
 	lap_of(&watch, TIME_WAIT | TIME_DEVICE, 30);
 	lap_of(&watch, TIME_WAIT, 4);
@@ -41,7 +41,7 @@ TEST(a_lap_adds_to_each_of_its_sums_and_to_no_other)
 
 TEST(inner_laps_of_the_named_sums_do_not_count)
 {
-	struct stopwatch watch = { { 0 } };
+	struct stopwatch watch = { .ns = { 0 } };
 
 	lap_of(&watch, TIME_PULL, 1000); /* before the outer lap */
 	struct lap outer = stopwatch_begin();
@@ -58,7 +58,7 @@ TEST(inner_laps_of_the_named_sums_do_not_count)
 
 TEST(a_lap_reads_the_clock_twice)
 {
-	struct stopwatch watch = { { 0 } };
+	struct stopwatch watch = { .ns = { 0 } };
 	struct lap lap;
 
 	clock_reads = 0;

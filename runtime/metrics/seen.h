@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The ranks that sluice-top sees: copies of their pages (job/page_layout.h). Any process of the
- * user could have written a page, so everything in it is checked before it is used. */
-#ifndef TOOLS_TOP_SEEN_H
-#define TOOLS_TOP_SEEN_H
-#include "job/page_layout.h"
+ * The ranks of this node, as sluice-top and the writer of metrics see them: copies of their pages
+ * (metrics/page_layout.h). Any process of the user could have written a page, so everything in it
+ * is checked before it is used. */
+#ifndef RUNTIME_SEEN_H
+#define RUNTIME_SEEN_H
+#include "metrics/page_layout.h"
 #include <stddef.h>
 #include <sys/types.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The layout of the page that a rank writes for sluice-top: a sealed memory file of the process,
- * which other processes of its user find in /proc/PID/fd. page.c writes it, and
- * tools/top/copy.c reads it. Change PAGE_VERSION with any change here.
+ * which other processes of its user find in /proc/PID/fd. job/page.c writes it, and
+ * copy.c reads it. Change PAGE_VERSION with any change here.
  *
  * The page consists of blocks. Each block has a sequence number, which is odd while the block is
  * written, and its contents as words of 64 bits. The writer stores the words with release order,
@@ -16,7 +16,7 @@
 #define PAGE_MAGIC UINT64_C(0x706f746369756c73)
 #define PAGE_FILE  "sluice-top" /* the name of the file begins with this word and a colon */
 enum {
-	PAGE_VERSION = 1,
+	PAGE_VERSION = 2,
 	PAGE_MODELS = 12,
 	PAGE_LOSSES = 16,
 	PAGE_NOTES = 8,
@@ -44,6 +44,7 @@ struct page_who {
 	int32_t rank, size, servers;
 	int32_t pid; /* as the process itself sees it */
 	uint64_t start_ns;
+	uint64_t meeting; /* the same on all ranks of a job, and on few others */
 };
 struct page_wait {
 	uint64_t since_ns; /* 0: no call of this rank waits */

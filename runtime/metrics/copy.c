@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copies a page while its rank writes it, and checks the copy. */
 #include "base/clock.h"
-#include "tools/top/seen.h"
+#include "metrics/seen.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Finds the pages: open files of this user's processes, by their name. The kernel lets only the
  * user of a process, and root, look at its files. */
-#include "tools/top/seen.h"
+#include "metrics/seen.h"
 #include <ctype.h>
 #include <dirent.h>
 #include <fcntl.h>
