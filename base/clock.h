@@ -11,4 +11,9 @@ static inline uint64_t now_ns(void)
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
+/* Returns the time until then, rounded up, and 0 if it has passed. */
+static inline int ms_until(uint64_t then_ns, uint64_t now)
+{
+	return then_ns > now ? (int)((then_ns - now) / 1000000) + 1 : 0;
+}
 #endif

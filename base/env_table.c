@@ -94,8 +94,9 @@ const struct env_entry env_table[] = {
 	  "without compression. sluice_recipe(7) describes the measurement.",
 	  FIELD(advice) },
 	{ "SLUICE_TOP", ENV_CHOICE, "yes", "yes|no",
-	  "Whether sluice-top(1) can show this rank. With yes, the rank writes its progress into a "
-	  "memory file of 22 KiB, which only processes of its user can read.",
+	  "Whether sluice-top(1), SLUICE_METRICS and SLUICE_METRICS_PORT can show this rank. With "
+	  "yes, the rank writes its progress into a memory file of 22 KiB, which only processes of "
+	  "its user can read.",
 	  FIELD(top) },
 	{ "SLUICE_METRICS", ENV_TEXT, "", "a file",
 	  "File of metrics in OpenMetrics text for the textfile collector of Prometheus's "
@@ -159,8 +160,8 @@ const struct env_entry env_table[] = {
 	  "How long a wait polls before it sleeps. A plain number is in microseconds.",
 	  FIELD(spin_us) },
 	{ "SLUICE_THREADS", ENV_COUNT, "0", "0 .. 256",
-	  "Number of threads with which a rank selects from a vector of a million coordinates or "
-	  "more; the result is the same for any number. With 0 it is the number of processors of "
+	  "Number of threads with which a rank selects from a vector of 2^20 coordinates or more; "
+	  "the result is the same for any number. With 0 it is the number of processors of "
 	  "this rank, at most 4. If the ranks of a machine share processors, it is this rank's part "
 	  "of them.",
 	  FIELD(threads) },

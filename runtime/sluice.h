@@ -82,7 +82,7 @@ SLUICE_API int sluice_setting(const char *name, char *value, size_t bytes);
 typedef void (*sluice_log_fn)(int level, const char *line, void *context);
 
 /* Sends log lines to sink instead of stderr; NULL restores stderr. The library may call sink from
- * its progress thread. Thread class: main. */
+ * its threads. Thread class: main. */
 SLUICE_API void sluice_set_log(sluice_log_fn sink, void *context);
 
 /* ---- job: sluice_init(3), sluice_split(3), sluice_barrier(3) ------------------ */
@@ -132,7 +132,8 @@ enum { SLUICE_ABORT = 1, SLUICE_CONTINUE = 2 };
 
 /* Joins the job: finds the peers through PMIx or attr->bootstrap, connects to each of them, and
  * starts two threads, for progress and for the heartbeat. The first model that selects from a long
- * vector starts more (SLUICE_THREADS). A process without a launcher becomes a job of one rank.
+ * vector starts more (SLUICE_THREADS), and SLUICE_METRICS, SLUICE_METRICS_PORT and SLUICE_TRACE
+ * start one that writes metrics and traces. A process without a launcher becomes a job of one rank.
  * Collective over all ranks. attr may be NULL. While a job is open, another call joins a second job
  * of the same ranks. Errors: EINVAL, ENOMEM, EBOOT, EPEER (versions differ), ENOSUPP (no transport
  * reaches a peer), EDEVICE, ETIMEDOUT. Thread class: main. */

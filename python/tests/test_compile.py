@@ -17,6 +17,8 @@ import ranks
 import sluice
 import sluice.torch
 
+ranks.LIMIT_S = 900  # torch.compile() of four ranks takes minutes on two busy processors
+
 BACKEND = os.environ.get("COMPILE_BACKEND", "aot_eager")
 DENSE, SPARSE = "up=all down=all", "up=topk(0.2) down=topk(0.4)"
 STEPS = 3
@@ -121,14 +123,14 @@ def rank_fsdp(job, folder):
 @unittest.skipUnless(hasattr(torch, "compile"), "torch.compile() needs torch 2.0")
 class Compiled(unittest.TestCase):
     def test_ddp(self):
-        ranks.run(2, "rank_ddp").all_well()
+        ranks.run(2, "rank_ddp", SLUICE_WAIT_TIMEOUT="600s").all_well()
 
     def test_fsdp(self):
         try:
             from torch.distributed.fsdp import fully_shard  # noqa: F401
         except ImportError:
             self.skipTest("FSDP2 needs torch 2.6")
-        ranks.run(4, "rank_fsdp").all_well()
+        ranks.run(4, "rank_fsdp", SLUICE_WAIT_TIMEOUT="600s").all_well()
 
 
 if __name__ == "__main__":

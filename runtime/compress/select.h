@@ -27,7 +27,7 @@ enum { SELECT_THREADS_MAX = 256 };
  * threads. The scratch memory is n / 100 + k elements and one tile per thread. */
 int selector_open_for(size_t n, size_t k, unsigned threads, struct selector **out);
 struct team;
-/* Vectors from which one thread has selected before another one has woken up are shorter. */
+/* In shorter vectors, one thread finishes before another one wakes up. */
 enum { SELECT_SHARED_LEAST = 1 << 20 };
 /* Lets the selector use the threads of a team, which may be NULL and must outlive the selector.
  * While another selector uses the team, this one works alone. Each of the team's workers has

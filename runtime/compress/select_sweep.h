@@ -12,7 +12,6 @@
 enum { TILE = 16384, TILE_SHARED = 65536 };
 
 /* The entries of one tile that are listed but are not yet in their place. */
-/* Where the kernels list the coordinates of one tile. */
 struct select_stage {
 	uint32_t *index, *near_index;
 	float *value, *near_value;

@@ -83,11 +83,12 @@ static void copy_name(char to[PAGE_NAME_BYTES], const char *from)
 /* The addresses of the transports contain numbers of processes, ports and keys. */
 uint64_t job_meeting(const sluice_job *job)
 {
-	uint32_t low = 0, high = 1;
+	uint32_t low = 0, high = 0;
 	for (int r = 0; r < job->size; r++) {
-		const struct rank_record *record = &job->records[r];
-		low = crc32c(low, record->payload, record->payload_bytes);
-		high = crc32c(high, record->payload, record->payload_bytes);
+		const struct rank_record *first = &job->records[r];
+		const struct rank_record *last = &job->records[job->size - 1 - r];
+		low = crc32c(low, first->payload, first->payload_bytes);
+		high = crc32c(high, last->payload, last->payload_bytes);
 	}
 	return (uint64_t)high << 32 | low;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * See reporter.h. The lowest rank of each machine finds the pages of the job's other ranks there as
- * sluice-top does. Every rank writes its own trace, because it cannot be known which of them end
- * well. */
+ * sluice-top does. Every rank writes its own trace, because no rank knows which others end without
+ * an error. */
 #include "job/reporter.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -12,11 +12,13 @@
 #include "metrics/out_file.h"
 #include "metrics/trace_text.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* Traces of larger jobs are not joined, because no viewer could load them. */
@@ -31,9 +33,13 @@ struct reporter {
 	char trace_file[PATH_MAX];      /* of all ranks; "": no trace, or a file for each rank */
 	char own_trace[PATH_MAX];       /* of this rank */
 	struct trace_origin origin;
-	struct trace *trace;              /* NULL: none */
-	struct http *http;                /* NULL: no port */
+	struct trace *trace; /* NULL: none */
+	struct http *http;   /* NULL: no port */
+	char *served;        /* the last page of the port */
+	size_t served_bytes;
+	uint64_t served_ns;
 	int metrics_failed, trace_failed; /* 1: the warning was logged */
+	int metrics_written;
 	int texts; /* 2: and the number of pages was compared with that of ranks */
 	int flushed;
 	pthread_t thread;
@@ -45,24 +51,6 @@ struct reporter {
 static _Atomic(struct reporter *) last;
 
 /* ---- names of files --------------------------------------------------------------------- */
-
-static int lowest_of_machine(const sluice_job *job)
-{
-	int r = 0;
-	while (memcmp(job->records[r].boot_id, job->records[job->rank].boot_id,
-		      sizeof(job->records[r].boot_id)) != 0)
-		r++;
-	return r;
-}
-
-static int ranks_of_machine(const sluice_job *job)
-{
-	int n = 0;
-	for (int r = 0; r < job->size; r++)
-		n += !memcmp(job->records[r].boot_id, job->records[job->rank].boot_id,
-			     sizeof(job->records[r].boot_id));
-	return n;
-}
 
 /* Makes a path of a setting. Returns 1, or 0 after a warning. */
 static int name_file(const struct reporter *r, const char *setting, const char *pattern,
@@ -89,7 +77,11 @@ static void name_trace(struct reporter *r, const char *pattern)
 	const size_t n = strlen(r->own_trace);
 	if (n + 16 > sizeof(r->own_trace)) {
 		r->own_trace[0] = '\0';
-		log_line(LOG_WARN, "runtime", "SLUICE_TRACE is ignored: the path is too long");
+		log_line(LOG_WARN, "runtime",
+			 "SLUICE_TRACE is ignored on rank %d (node %s): the path is too long; the "
+			 "job "
+			 "continues without a trace",
+			 r->job->rank, sluice_node(r->job, r->job->rank));
 		return;
 	}
 	memcpy(r->trace_file, r->own_trace, n + 1);
@@ -119,9 +111,9 @@ static int find_ranks(const struct reporter *r, struct seen *seen)
 
 static void compare_number(struct reporter *r, const struct seen *seen)
 {
-	const int ranks = ranks_of_machine(r->job);
+	const int ranks = job_machine(r->job).count;
 	/* At the first text, other ranks may still be joining. */
-	if (!seen->n || r->texts > 1 || !r->texts++ || seen->ranks[0].losses.count)
+	if (r->texts > 1 || !r->texts++ || (seen->n && seen->ranks[0].losses.count))
 		return;
 	if ((int)seen->n < ranks)
 		log_line(LOG_WARN, "runtime",
@@ -151,6 +143,24 @@ static char *metrics_text(void *context, size_t *bytes)
 	return text;
 }
 
+/* The page of the port. Any user of the machine can ask for it, and finding all pages takes long,
+ * so a text is served for a second. */
+static char *served_text(void *context, size_t *bytes)
+{
+	struct reporter *r = context;
+	const uint64_t now = now_ns();
+	if (!r->served || now - r->served_ns > 1000000000) {
+		free(r->served);
+		r->served = metrics_text(r, &r->served_bytes);
+		r->served_ns = now;
+	}
+	char *copy = r->served ? malloc(r->served_bytes + 1) : NULL;
+	if (copy)
+		memcpy(copy, r->served, r->served_bytes + 1);
+	*bytes = r->served_bytes;
+	return copy;
+}
+
 /* Warns about the first of several failures. Returns its `failed` argument. */
 static int warn(const struct reporter *r, int failed, int warned, const char *setting,
 		const char *path)
@@ -171,9 +181,10 @@ static void write_metrics(struct reporter *r)
 	size_t bytes = 0;
 	char *text = metrics_text(r, &bytes);
 	int failed = !text;
-	if (text && (failed = out_begin(&file, r->metrics)) == 0) {
+	if (text && (failed = out_begin(&file, r->metrics, 1)) == 0) {
 		fwrite(text, 1, bytes, file.to);
 		failed = out_end(&file, 1);
+		r->metrics_written |= !failed;
 	}
 	free(text);
 	r->metrics_failed = warn(r, failed != 0, r->metrics_failed, "SLUICE_METRICS", r->metrics);
@@ -184,12 +195,34 @@ static void write_metrics(struct reporter *r)
 static void write_trace(struct reporter *r)
 {
 	struct out_file file;
-	int failed = out_begin(&file, r->own_trace);
+	int failed = out_begin(&file, r->own_trace, 0);
 	if (!failed) {
-		failed = trace_print(r->trace, &r->origin, file.to);
-		failed |= out_end(&file, !failed);
+		const int no_memory = trace_print(r->trace, &r->origin, file.to);
+		failed = out_end(&file, !no_memory);
+		if (no_memory) {
+			failed = -1;
+			errno = ENOMEM;
+		}
 	}
 	r->trace_failed = warn(r, failed != 0, r->trace_failed, "SLUICE_TRACE", r->own_trace);
+}
+
+/* Opens the trace of another rank. In a shared directory, another user could have put something
+ * under this name on which opening or reading blocks. Returns NULL with the reason in errno. */
+static FILE *open_part(const char *path)
+{
+	const int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY | O_CLOEXEC);
+	struct stat status;
+	FILE *from = NULL;
+	int err = fd < 0 || fstat(fd, &status)                           ? errno :
+		  !S_ISREG(status.st_mode) || status.st_uid != geteuid() ? EPERM :
+									   0;
+	if (!err && !(from = fdopen(fd, "r")))
+		err = errno;
+	if (err && fd >= 0)
+		close(fd);
+	errno = err;
+	return from;
 }
 
 static void part_path(const struct reporter *r, int rank, char out[PATH_MAX])
@@ -204,7 +237,7 @@ static int join_parts(const struct reporter *r, struct trace_merge *merge)
 	int missing = 0;
 	for (int rank = 0; rank < r->job->size; rank++) {
 		part_path(r, rank, path);
-		FILE *from = fopen(path, "re");
+		FILE *from = open_part(path);
 		const char *why = from ? trace_merge_add(merge, from) : errno_text(errno);
 		if (from)
 			fclose(from);
@@ -230,11 +263,11 @@ void reporter_join_traces(sluice_job *job)
 		log_line(
 			LOG_WARN, "runtime",
 			"the traces of %d ranks stay in %s.RANK: sluice-top --merge joins those of "
-			"the ranks that matter",
+			"the ranks that you name",
 			job->size, r->trace_file);
 		return;
 	}
-	int failed = out_begin(&file, r->trace_file), missing = 0;
+	int failed = out_begin(&file, r->trace_file, 0), missing = 0;
 	if (!failed) {
 		trace_merge_begin(&merge, file.to);
 		missing = join_parts(r, &merge);
@@ -270,14 +303,12 @@ static void *report(void *argument)
 		if (r->trace && trace_ns < next)
 			next = trace_ns;
 		now = now_ns();
-		int ms = next == UINT64_MAX ? -1 :
-			 next > now         ? (int)((next - now) / 1000000) + 1 :
-					      0;
+		int ms = next == UINT64_MAX ? -1 : ms_until(next, now);
 		const int http_ms = r->http ? http_poll(r->http, fds + 1, now) : -1;
 		if (http_ms >= 0 && (ms < 0 || http_ms < ms))
 			ms = http_ms;
 		if (poll(fds, r->http ? 1 + HTTP_FDS : 1, ms) >= 0 && r->http)
-			http_serve(r->http, fds + 1, now_ns(), metrics_text, r);
+			http_serve(r->http, fds + 1, now_ns(), served_text, r);
 	}
 	return NULL;
 }
@@ -317,7 +348,7 @@ static void open_port(struct reporter *r, int port)
 static void open_parts(struct reporter *r)
 {
 	const struct settings *s = &r->job->settings;
-	const int leads = lowest_of_machine(r->job) == r->job->rank;
+	const int leads = job_machine(r->job).lowest == r->job->rank;
 	if ((*s->metrics || s->metrics_port) && leads && !r->job->page.page)
 		log_line(LOG_WARN, "runtime",
 			 "rank %d (node %s) writes no metrics, because it has no page (SLUICE_TOP)",
@@ -373,7 +404,10 @@ struct trace *reporter_trace(const sluice_job *job)
 
 void reporter_flush(sluice_job *job)
 {
-	struct reporter *r = job->reporter;
+	struct reporter *r = job->reporter, *own = r;
+	/* From here on, exit() of another thread leaves the files to this one. */
+	if (r)
+		atomic_compare_exchange_strong(&last, &own, NULL);
 	reporter_stop(job);
 	if (r && r->trace && !r->flushed)
 		write_trace(r);
@@ -390,32 +424,38 @@ void reporter_stop(sluice_job *job)
 	pthread_join(r->thread, NULL);
 	r->started = 0;
 	http_close(&r->http);
-	if (*r->metrics)
+	if (r->metrics_written)
 		unlink(r->metrics);
 	r->metrics[0] = '\0';
 }
 
 void reporter_close(sluice_job *job)
 {
-	struct reporter *r = job->reporter, *own = r;
+	struct reporter *r = job->reporter;
 	if (!r)
 		return;
 	reporter_flush(job);
-	atomic_compare_exchange_strong(&last, &own, NULL);
 	http_close(&r->http);
 	if (r->ends >= 0)
 		close(r->ends);
 	trace_close(&r->trace);
+	free(r->served);
 	free(r);
 	job->reporter = NULL;
 }
+
+/* Keeps leak checkers from reporting a job that was never finalized. */
+static struct reporter *volatile leaked __attribute__((unused));
 
 /* A program that exits without sluice_finalize() leaves its trace, and no numbers that Prometheus
  * would repeat for ever. */
 __attribute__((destructor)) static void report_at_exit(void)
 {
 	struct reporter *r = atomic_load(&last);
-	if (!r || r->job->process.pid != getpid())
+	if (!r || r->job->process.pid != getpid() ||
+	    !atomic_compare_exchange_strong(&last, &r, NULL))
 		return;
+	log_set_sink(NULL, NULL); /* the program's sink may not exist any more */
 	reporter_flush(r->job);
+	leaked = r;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Writes what SLUICE_METRICS, SLUICE_METRICS_PORT and SLUICE_TRACE ask for. A thread of its rank
  * does this, which takes no lock of the job and calls no transport, so a slow file system delays
- * only the files. A failure to write is a warning: the job continues. reporter.c owns struct
- * reporter. */
+ * the files, sluice_finalize() and exit(), but no step. A failure to write is a warning: the job
+ * continues. reporter.c owns struct reporter. */
 #ifndef RUNTIME_REPORTER_H
 #define RUNTIME_REPORTER_H
 #include "metrics/trace.h"

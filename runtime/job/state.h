@@ -46,6 +46,7 @@
 #include "slurm/bootstrap.h"
 #include "sluice.h"
 #include <stdatomic.h>
+#include <string.h>
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -135,6 +136,21 @@ static inline uint64_t job_cookie(const sluice_job *job, enum cookie_kind kind, 
 				  uint32_t index)
 {
 	return cookie_make(kind, id, index) | job->group_bits.cookie;
+}
+
+/* The ranks that run on this rank's machine. Nodes of a test can share one. */
+struct machine_ranks {
+	int lowest, count;
+};
+static inline struct machine_ranks job_machine(const sluice_job *job)
+{
+	struct machine_ranks ranks = { job->rank, 0 };
+
+	for (int r = job->size - 1; job->records && r >= 0; r--)
+		if (!memcmp(job->records[r].boot_id, job->records[job->rank].boot_id,
+			    sizeof(job->records[r].boot_id)))
+			ranks = (struct machine_ranks){ r, ranks.count + 1 };
+	return ranks;
 }
 
 /* Returns 1 if the job continues without lost workers (on_failure=continue). */

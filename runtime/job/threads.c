@@ -6,12 +6,11 @@
 #include "job/state.h"
 #include <pthread.h>
 #include <sched.h>
-#include <string.h>
 
-enum { USUAL_MOST = 4 }; /* by default, because memory is busy with as many */
+enum { USUAL_MOST = 4 }; /* by default; more threads wait for memory */
 
-/* The ranks of a machine have processors of their own if all of them together have no more than
- * there are. Otherwise they share. */
+/* Each rank has its own processors if the ranks together use at most the processors of the
+ * machine. Otherwise they share. */
 unsigned threads_of_rank(unsigned allowed, unsigned online, unsigned ranks)
 {
 	const int share = ranks > 1 && (uint64_t)allowed * ranks > online;
@@ -20,27 +19,21 @@ unsigned threads_of_rank(unsigned allowed, unsigned online, unsigned ranks)
 	return own < 1 ? 1 : own > USUAL_MOST ? USUAL_MOST : own;
 }
 
-static unsigned count_ranks_here(const sluice_job *job)
-{
-	const struct rank_record *r = job->records;
-	unsigned n = 0;
-
-	for (int i = 0; r && i < job->size; i++)
-		n += !memcmp(r[i].boot_id, r[job->rank].boot_id, sizeof(r->boot_id));
-	return n ? n : 1;
-}
-
 static unsigned count_threads(const sluice_job *job)
 {
 	const long online = sysconf(_SC_NPROCESSORS_ONLN);
+	const int ranks = job_machine(job).count;
+	long usable = online;
 	cpu_set_t allowed;
 
 	if (job->settings.threads)
 		return (unsigned)job->settings.threads;
-	if (online < 1 || sched_getaffinity(0, sizeof(allowed), &allowed))
-		return 1;
-	return threads_of_rank((unsigned)CPU_COUNT(&allowed), (unsigned)online,
-			       count_ranks_here(job));
+	/* The call fails if the machine has more processors than the set has room for. */
+	if (!sched_getaffinity(0, sizeof(allowed), &allowed))
+		usable = CPU_COUNT(&allowed);
+	return online < 1 ? 1 :
+			    threads_of_rank((unsigned)usable, (unsigned)online,
+					    ranks > 1 ? (unsigned)ranks : 1);
 }
 
 static void start(sluice_job *root, size_t memory)

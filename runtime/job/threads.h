@@ -14,7 +14,7 @@ struct threads {
 };
 
 /* Returns the team of the job, or NULL if one thread works. memory: bytes for each of its workers;
- * all callers want the same number. A team that cannot be started is a warning. The caller is
+ * all callers pass the same number. A team that cannot be started is a warning. The caller is
  * opening a model. */
 struct team *threads_team(sluice_job *job, size_t memory);
 /* No model of the job is open any more. */

@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { PATH_BYTES = 64, LINE_BYTES = 256, RANKS_MOST = 4096 };
+enum { PATH_BYTES = 64, LINE_BYTES = 256, PAGES_MOST = 4096 };
 static const char file_name[] = "/memfd:" PAGE_FILE ":";
 
 /* Finds the line of /proc/PID/status that begins with this name. Returns NULL, or the text after
@@ -128,7 +128,7 @@ static int look_at(pid_t pid, const char *job, struct seen *seen)
 	files = opendir(path);
 	if (!files)
 		return 0;
-	while (!rc && seen->n < RANKS_MOST && (entry = readdir(files)) != NULL) {
+	while (!rc && seen->n < PAGES_MOST && (entry = readdir(files)) != NULL) {
 		ssize_t n = readlinkat(dirfd(files), entry->d_name, target, sizeof(target) - 1);
 
 		if (n <= 0)

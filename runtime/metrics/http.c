@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * See http.h. */
 #include "metrics/http.h"
+#include "base/clock.h"
 #include "metrics/openmetrics.h"
 #include <arpa/inet.h>
 #include <errno.h>
@@ -44,7 +45,7 @@ static size_t request_bytes(const char *bytes, size_t n)
 	return 0;
 }
 
-/* Returns 1 if the line begins with the word, and moves behind it. */
+/* Returns 1 if the line begins with the word, and moves after it. */
 static int takes(const char **at, const char *end, const char *word)
 {
 	const size_t n = strlen(word);
@@ -90,10 +91,10 @@ enum http_answer http_decide(const char *bytes, size_t n)
 	if (!head && (n < 4 || strncmp(at, "GET ", 4) != 0))
 		return memchr(at, ' ', length) ? HTTP_BAD_METHOD : HTTP_BAD_REQUEST;
 	target = at + (head ? 5 : 4);
-	for (at = target; at<end && * at> ' ' && *at != '?'; at++)
+	for (at = target; (at < end) && (*at > ' ') && *at != '?'; at++)
 		;
 	target_bytes = (size_t)(at - target);
-	while (at<end && * at> ' ')
+	while ((at < end) && (*at > ' '))
 		at++;
 	if (!takes(&at, end, " HTTP/1.") || *target != '/')
 		return HTTP_BAD_REQUEST;
@@ -116,6 +117,7 @@ static const char *status_of(enum http_answer answer)
 	case HTTP_BAD_METHOD: return "405 Method Not Allowed\r\nAllow: GET, HEAD";
 	case HTTP_OTHER_HOST: return "421 Misdirected Request";
 	case HTTP_TOO_LONG: return "431 Request Header Fields Too Large";
+	case HTTP_FAILED: return "500 Internal Server Error";
 	case HTTP_BAD_REQUEST:
 	case HTTP_MORE: break;
 	}
@@ -141,9 +143,16 @@ static void make_reply(struct connection *c, enum http_answer answer, const char
 	c->bytes += answer == HTTP_PAGE ? bytes : 0;
 }
 
+/* Forked children may hold copies of the descriptor, which closing does not end. */
+static void end_socket(int fd)
+{
+	shutdown(fd, SHUT_RDWR);
+	close(fd);
+}
+
 static void drop(struct connection *c)
 {
-	close(c->fd);
+	end_socket(c->fd);
 	free(c->reply);
 	*c = (struct connection){ .fd = -1 };
 }
@@ -179,6 +188,8 @@ static void read_request(struct connection *c, char *(*page)(void *context, size
 		return;
 	if (answer == HTTP_PAGE || answer == HTTP_HEAD)
 		text = page(context, &bytes);
+	if (!text && (answer == HTTP_PAGE || answer == HTTP_HEAD))
+		answer = HTTP_FAILED;
 	make_reply(c, answer, text, text ? bytes : 0);
 	free(text);
 	if (c->reply)
@@ -226,7 +237,7 @@ void http_close(struct http **http)
 		if ((*http)->connections[i].fd >= 0)
 			drop(&(*http)->connections[i]);
 	if ((*http)->fd >= 0)
-		close((*http)->fd);
+		end_socket((*http)->fd);
 	free(*http);
 	*http = NULL;
 }
@@ -234,11 +245,6 @@ void http_close(struct http **http)
 int http_port(const struct http *http)
 {
 	return http->port;
-}
-
-static int ms_until(uint64_t then_ns, uint64_t now_ns)
-{
-	return then_ns > now_ns ? (int)((then_ns - now_ns) / 1000000) + 1 : 0;
 }
 
 int http_poll(struct http *http, struct pollfd fds[HTTP_FDS], uint64_t now_ns)

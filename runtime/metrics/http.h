@@ -10,7 +10,7 @@
 
 enum { HTTP_REQUEST_BYTES = 4096, HTTP_CONNECTIONS = 8, HTTP_FDS = HTTP_CONNECTIONS + 1 };
 
-/* What a request gets. */
+/* The answers to a request. */
 enum http_answer {
 	HTTP_MORE, /* the request has not ended */
 	HTTP_PAGE,
@@ -19,7 +19,8 @@ enum http_answer {
 	HTTP_NO_PAGE,
 	HTTP_BAD_METHOD,
 	HTTP_OTHER_HOST, /* the request is for a server of another name */
-	HTTP_TOO_LONG
+	HTTP_TOO_LONG,
+	HTTP_FAILED /* the page could not be made */
 };
 /* Decides about a request from its first n bytes. The page is at /metrics and at /. */
 enum http_answer http_decide(const char *bytes, size_t n);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The table of what a page shows of a model: names, units and meanings. The screen, the JSON text
- * and the OpenMetrics text of sluice-top all take them from here. */
+ * The table of what a page shows of a model: names, units and meanings. The screen and the JSON
+ * text of sluice-top and the OpenMetrics text all take them from here. */
 #ifndef RUNTIME_METRICS_H
 #define RUNTIME_METRICS_H
 #include "metrics/seen.h"

@@ -8,7 +8,7 @@
 
 enum { NAME_BYTES = 64, STALENESS_ENTRIES = 8 };
 
-/* What a page shows of a rank. */
+/* The values of a rank. */
 enum rank_fact { FACT_INFO, FACT_SIZE, FACT_UP, FACT_WAIT, FACT_LOST, FACT_LINES, FACT_STOPPED };
 
 struct family {
@@ -30,7 +30,7 @@ static const struct {
 	  FACT_STOPPED },
 };
 
-/* What a page shows of a model and what does not change in it. */
+/* The values of a model that never change. */
 enum model_fact { FACT_RECIPE, FACT_PARAMETERS, FACT_SHARDS };
 
 static const struct {
@@ -104,17 +104,12 @@ static void print_model_labels(const struct seen_rank *r, int i, FILE *to)
 
 /* ---- ranks ---------------------------------------------------------------------------- */
 
-static double seconds_before(const struct seen_rank *r, uint64_t then)
-{
-	return then && then < r->ns ? (double)(r->ns - then) / 1e9 : 0;
-}
-
 static double rank_value(const struct seen_rank *r, enum rank_fact fact)
 {
 	switch (fact) {
 	case FACT_SIZE: return r->who.size;
-	case FACT_UP: return seconds_before(r, r->who.start_ns);
-	case FACT_WAIT: return seconds_before(r, r->wait.since_ns);
+	case FACT_UP: return r->who.start_ns ? seconds_since(r, r->who.start_ns) : 0;
+	case FACT_WAIT: return r->wait.since_ns ? seconds_since(r, r->wait.since_ns) : 0;
 	case FACT_LOST: return (double)r->losses.count;
 	case FACT_LINES: return (double)r->notes[PAGE_NOTES - 1].number;
 	case FACT_STOPPED: return r->state == 'T' || r->state == 't';

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The pages of ranks as OpenMetrics text (version 1.0.0), which readers of Prometheus's older text
- * format also accept: no family has a type that only OpenMetrics knows, and no sample a time. */
+ * format also accept. No family has a type that only OpenMetrics knows. No sample has a time. */
 #ifndef RUNTIME_OPENMETRICS_H
 #define RUNTIME_OPENMETRICS_H
 #include "metrics/seen.h"

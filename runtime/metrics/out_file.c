@@ -54,18 +54,24 @@ const char *out_path(const char *pattern, const struct out_words *words, char ou
 	return n && out[n - 1] == '/' ? "it names a directory" : NULL;
 }
 
-int out_begin(struct out_file *file, const char *path)
+int out_begin(struct out_file *file, const char *path, int for_all_users)
 {
+	struct stat there;
 	int fd, failed;
 
+	/* Renaming would replace a device such as /dev/null. */
+	if (!lstat(path, &there) && !S_ISREG(there.st_mode) && !S_ISLNK(there.st_mode)) {
+		errno = EINVAL;
+		return -1;
+	}
 	snprintf(file->path, sizeof(file->path), "%s", path);
 	snprintf(file->temporary, sizeof(file->temporary), "%s.%d.tmp", path, (int)getpid());
 	unlink(file->temporary); /* of an earlier process with this number */
-	fd = open(file->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
+	fd = open(file->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
 	if (fd < 0)
 		return -1;
-	/* The reader is another user, so a strict umask must not apply. */
-	file->to = fchmod(fd, 0644) ? NULL : fdopen(fd, "w");
+	/* If the reader is another user, a strict umask must not apply. */
+	file->to = for_all_users && fchmod(fd, 0644) ? NULL : fdopen(fd, "w");
 	if (file->to)
 		return 0;
 	failed = errno;

@@ -20,9 +20,10 @@ struct out_file {
 	FILE *to;
 	char path[PATH_MAX], temporary[PATH_MAX + 32];
 };
-/* Creates a file next to the path. Returns 0, or -1 with the reason in errno. */
-int out_begin(struct out_file *file, const char *path);
-/* Replaces the file at the path by the new one, which all users can read. keep 0: removes the new
- * one. Returns 0, or -1 with the reason in errno. */
+/* Creates a file next to the path. for_all_users: every user may read it, whatever the umask is.
+ * Returns 0, or -1 with the reason in errno, which is EINVAL if the path is no regular file. */
+int out_begin(struct out_file *file, const char *path, int for_all_users);
+/* Replaces the file at the path by the new one. keep 0: removes the new one. Returns 0, or -1 with
+ * the reason in errno. */
 int out_end(struct out_file *file, int keep);
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The layout of the page that a rank writes for sluice-top: a sealed memory file of the process,
- * which other processes of its user find in /proc/PID/fd. job/page.c writes it, and
+ * The layout of the page that a rank writes for sluice-top and for metrics: a sealed memory file of
+ * the process, which other processes of its user find in /proc/PID/fd. job/page.c writes it, and
  * copy.c reads it. Change PAGE_VERSION with any change here.
  *
  * The page consists of blocks. Each block has a sequence number, which is odd while the block is

@@ -23,6 +23,12 @@ struct seen_rank {
 	ino_t file; /* the same for the same page */
 };
 
+/* Returns the time from then until the page was copied, or 0 if `then` is later. */
+static inline double seconds_since(const struct seen_rank *rank, uint64_t then)
+{
+	return then < rank->ns ? (double)(rank->ns - then) / 1e9 : 0;
+}
+
 /* Checks a page of `bytes` bytes and copies it. Retries blocks that are being written, but not for
  * ever. Returns NULL, or why the page is not one. Control bytes of texts become question marks. */
 const char *seen_copy(const void *page, size_t bytes, struct seen_rank *out);

@@ -5,7 +5,8 @@
 #include <stdlib.h>
 
 /* An entry is valid for slice number i if its sequence number is i + 1 before and after it is
- * copied. */
+ * copied. While a thread writes an entry, the number is BUSY. */
+#define BUSY UINT64_MAX
 struct entry {
 	atomic_uint_least64_t sequence;
 	atomic_uint_least64_t begin_ns, end_ns;
@@ -46,7 +47,14 @@ void trace_add(struct trace *trace, const struct trace_slice *slice)
 	const uint64_t what = (uint64_t)slice->kind | (uint64_t)(this_thread() & 0xff) << 8 |
 			      (uint64_t)(slice->model & 0xffff) << 16 | slice->step << 32;
 
-	atomic_store_explicit(&e->sequence, 0, memory_order_relaxed);
+	uint64_t before = atomic_load_explicit(&e->sequence, memory_order_relaxed);
+
+	/* A thread that was interrupted while others filled the ring does not write: its slice is
+	 * older than the one that is there. */
+	if (before > i ||
+	    !atomic_compare_exchange_strong_explicit(&e->sequence, &before, BUSY,
+						     memory_order_relaxed, memory_order_relaxed))
+		return;
 	atomic_store_explicit(&e->begin_ns, slice->begin_ns, memory_order_release);
 	atomic_store_explicit(&e->end_ns, slice->end_ns, memory_order_release);
 	atomic_store_explicit(&e->what, what, memory_order_release);

@@ -22,7 +22,7 @@ enum trace_kind {
 
 struct trace_slice {
 	enum trace_kind kind;
-	unsigned thread; /* 1: the thread that called trace_open() */
+	unsigned thread; /* 1: the first thread of the process that called trace_open() */
 	uint32_t model;
 	uint64_t step; /* of TRACE_STEP: its number */
 	uint64_t begin_ns, end_ns;
@@ -36,6 +36,6 @@ void trace_close(struct trace **trace);
 void trace_add(struct trace *trace, const struct trace_slice *slice);
 /* Copies the slices, the oldest first, and sets *dropped to the number of older ones, which are
  * lost. out has TRACE_SLICES elements. Returns their number. Slices that are being written are left
- * out. */
+ * out, and so is one whose thread was stopped while others filled the ring. */
 size_t trace_copy(const struct trace *trace, struct trace_slice *out, uint64_t *dropped);
 #endif

@@ -23,7 +23,7 @@ export SLUICE_METRICS=$SCRATCH/metrics-%j.prom SLUICE_TRACE=$SCRATCH/trace.json
 job_start killed 4 $small --epochs 100000 --recipe "$sparse"
 wait_steps 4 5 || { show killed; metrics | head; fail "the file does not show 5 steps of 4 ranks"; }
 metrics >text
-[ "$(ls "$SCRATCH"/metrics-* | wc -l)" = 1 ] || { ls "$SCRATCH"; fail "not one file for the machine"; }
+[ "$(ls "$SCRATCH"/metrics-*.prom | wc -l)" = 1 ] || { ls "$SCRATCH"; fail "not one file for the machine"; }
 tail -n 1 text | grep -qxF "# EOF" || fail "the file does not end with # EOF"
 [ "$(grep -c '^sluice_waiting_seconds{slurm_job="[0-9]*",slurm_step="[0-9]*",node="n[12]",rank="[0-3]"} ' text)" = 4 ] ||
 	{ grep waiting text; fail "not 4 ranks with their labels"; }

@@ -18,6 +18,7 @@ wrong() { echo "wrong: $*"; failed=1; }
 for tool in "${CC%% *}" abidw abidiff readelf; do
 	command -v "$tool" >/dev/null || skip "$tool is not installed (Debian has abidw and abidiff in abigail-tools)"
 done
+abidw --help 2>&1 | grep -q -e --drop-undefined-syms || skip "this abidw is too old"
 tmp=$(mktemp -d "${TMPDIR:-/tmp}/sluice-abi.XXXXXX") && tmp=$(cd "$tmp" && pwd) || exit 1
 trap 'rm -rf "$tmp"' EXIT
 trap 'exit 1' HUP INT TERM
@@ -87,7 +88,7 @@ without_growth() { # BASELINE FOLDER <DESCRIPTION
 
 # Two descriptions are compared, because abidiff takes types without a place in a source for private ones.
 compare() { # BASELINE LIBRARY FOLDER
-	describe "$2" "$3" "$tmp/described"
+	describe "$2" "$3" "$tmp/described" || return
 	without_growth "$1" "$3" <"$tmp/described" >"$tmp/cut"
 	abidiff --exported-interfaces-only --no-architecture --no-corpus-path --no-added-syms "$1" "$tmp/cut" \
 		>"$tmp/differences" 2>&1

@@ -28,7 +28,7 @@ rm -f metrics began
 
 # rank 0 sleeps at step 2, which gives the attack time
 RANK_HOOK+="; export LD_PRELOAD=$(program tests/vm/record_connect.so) RECORD_CONNECT=$SCRATCH/sent"
-job_limit=150 job_start attacked 4 "$train" "${options[@]}" --sleep 0:2:60
+job_start attacked 4 "$train" "${options[@]}" --sleep 0:2:60
 for tries in {1..100}; do
 	[ "$(rdma resource show cm_id 2>/dev/null | grep -c 'state LISTEN')" -lt 3 ] || break
 	sleep 0.1

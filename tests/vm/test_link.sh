@@ -18,7 +18,7 @@ digest=$(final shm digest)
 
 started() { # NAME OPTION...: starts a job, and waits until it has done its first steps
 	rm -f metrics "$1".*
-	job_limit=200 job_start "$1" 4 "$train" "${options[@]}" --metrics metrics "${@:2}"
+	job_start "$1" 4 "$train" "${options[@]}" --metrics metrics "${@:2}"
 	wait_lines metrics 3 60 || { show "$1"; fail "$1: no step was done within 60 s"; }
 }
 ended_well() { # NAME DIGEST

@@ -8,7 +8,7 @@ trap '[ -z "$stopped" ] || kill -9 "$stopped" 2>/dev/null' EXIT
 rnr() { echo $(($(counters rxe1 rcvd_rnr_err send_rnr_err retry_rnr_exceeded_err) + $(counters rxe2 rcvd_rnr_err send_rnr_err retry_rnr_exceeded_err))); }
 export SLUICE_ON_FAILURE=continue
 before=$(rnr)
-job_limit=140 job_start stopped 4 "$train" "${small[@]}" --epochs 100000 --servers 1 --shards 4 --recipe "$sparse" --metrics metrics
+job_start stopped 4 "$train" "${small[@]}" --epochs 100000 --servers 1 --shards 4 --recipe "$sparse" --metrics metrics
 wait_lines metrics 3 40 || { show stopped; fail "no step was done within 40 s"; }
 stopped=$(pid_of 1)
 kill -STOP "$stopped"

@@ -356,6 +356,8 @@ static int parse(int argc, char **argv, struct options *o)
 			return bad_usage("unknown, ambiguous or malformed option ",
 					 refused_option(argv, table, refused));
 		}
+	if (o->mode == MODE_MERGE && (o->job || o->all || o->rank >= 0))
+		return bad_usage("--merge takes files only, without --job, --all and --rank", "");
 	if (o->mode == MODE_MERGE)
 		return optind < argc ? 0 : bad_usage("--merge needs files", "");
 	if (optind < argc)

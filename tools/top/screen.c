@@ -317,8 +317,17 @@ static void print_elsewhere(const struct seen *seen, size_t first, size_t end,
 			    const struct view *view, FILE *to)
 {
 	const struct seen_rank *r = &seen->ranks[first];
-	const size_t accounted = end - first + (size_t)r->losses.count;
+	const uint64_t named = r->losses.count < PAGE_LOSSES ? r->losses.count : PAGE_LOSSES;
+	size_t accounted = end - first + (size_t)(r->losses.count - named);
 
+	/* A lost rank that is only stopped still has a page. */
+	for (uint64_t i = 0; i < named; i++) {
+		size_t j = first;
+
+		while (j < end && seen->ranks[j].who.rank != r->losses.at[i].rank)
+			j++;
+		accounted += j == end;
+	}
 	if (*r->who.job && r->who.size > 0 && accounted < (size_t)r->who.size)
 		line(view, to, NULL,
 		     "ranks of other nodes: srun --overlap --jobid %s -w NODE --pty sluice-top",

@@ -8,11 +8,6 @@
 
 enum { LEAST_COMPARED = 3, COMPARED_MOST = 4096 };
 
-double seconds_since(const struct seen_rank *rank, uint64_t then)
-{
-	return then < rank->ns ? (double)(rank->ns - then) / 1e9 : 0;
-}
-
 /* Ranks are named as "rank 3 (node n2)", and in a group as "rank 1 of group 2 (rank 3 of the job,
  * node n2)". */
 int awaited_rank(const struct seen_rank *rank, int i)

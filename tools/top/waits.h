@@ -4,8 +4,6 @@
 #define TOOLS_TOP_WAITS_H
 #include "metrics/seen.h"
 
-/* Returns the time from then until the page was copied, or 0 if `then` is later. */
-double seconds_since(const struct seen_rank *rank, uint64_t then);
 /* Returns number i of the ranks for which this rank waits, or -1 if there are fewer. If a rank
  * waits for one of its shards, these are the ranks whose pushes the shard lacks. */
 int awaited_rank(const struct seen_rank *rank, int i);

@@ -244,7 +244,7 @@ static void put(const char *path, const char *text, int keep)
 {
 	struct out_file file;
 
-	assert_int_equal(out_begin(&file, path), 0);
+	assert_int_equal(out_begin(&file, path, 1), 0);
 	fputs(text, file.to);
 	assert_int_equal(out_end(&file, keep), 0);
 }
@@ -270,7 +270,7 @@ TEST(file__that_is_replaced__is_never_partial)
 	put(path, "one", 1);
 	assert_int_equal(stat(path, &status), 0);
 	assert_int_equal(status.st_mode & 0777, 0644);
-	assert_int_equal(out_begin(&file, path), 0);
+	assert_int_equal(out_begin(&file, path, 1), 0);
 	fputs("two", file.to);
 	fflush(file.to);
 	expect_file(path, "one");
@@ -285,6 +285,6 @@ TEST(file__that_is_replaced__is_never_partial)
 	expect_file(other, "four");
 	assert_int_equal(scratch_count(dir).partial, 0);
 	scratch_remove(dir);
-	assert_int_equal(out_begin(&file, path), -1);
+	assert_int_equal(out_begin(&file, path, 1), -1);
 	assert_int_equal(errno, ENOENT);
 }

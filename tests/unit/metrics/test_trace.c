@@ -174,7 +174,7 @@ TEST(texts__of_two_ranks__are_joined)
 	trace_close(&trace);
 }
 
-/* Every text with one byte changed or its end cut off is joined to valid lines or refused. */
+/* Lines that are no events, and texts whose end is cut off, are refused. */
 TEST(text__that_is_damaged__is_refused)
 {
 	static const char *const bad[] = { "{\"a\":\"x\\\"y\"}",
