@@ -97,21 +97,21 @@ const struct env_entry env_table[] = {
 	  "Whether sluice-top(1), SLUICE_METRICS and SLUICE_METRICS_PORT can show this rank. With "
 	  "yes, the rank writes its progress into a memory file of 22 KiB, which only processes of "
 	  "its user can read.",
-	  FIELD(top) },
+	  FIELD(monitoring.top) },
 	{ "SLUICE_METRICS", ENV_TEXT, "", "a file",
 	  "File of metrics in OpenMetrics text for the textfile collector of Prometheus's "
 	  "node_exporter, such as /var/lib/node_exporter/sluice-%j.prom. The lowest rank of each "
 	  "node replaces it every 5 seconds with the numbers of the job's ranks on the node, and "
 	  "removes it in sluice_finalize(3). See METRICS AND TRACES.",
-	  FIELD(metrics) },
+	  FIELD(monitoring.metrics) },
 	{ "SLUICE_METRICS_PORT", ENV_COUNT, "0", "0 .. 65535",
 	  "Port of 127.0.0.1 at which the lowest rank of each node serves the same text over HTTP. "
 	  "With 0 it opens no port. Every user of the node can read it.",
-	  FIELD(metrics_port) },
+	  FIELD(monitoring.metrics_port) },
 	{ "SLUICE_TRACE", ENV_TEXT, "", "a file",
 	  "File of a trace of the last steps of all ranks, for Perfetto or chrome://tracing. See "
 	  "METRICS AND TRACES.",
-	  FIELD(trace) },
+	  FIELD(monitoring.trace) },
 	{ "SLUICE_RECIPE", ENV_TEXT, "", "a recipe",
 	  "Recipe of models that are opened without one. "
 	  "When it is not set either, the default recipe of the library is used.",
@@ -162,8 +162,8 @@ const struct env_entry env_table[] = {
 	{ "SLUICE_THREADS", ENV_COUNT, "0", "0 .. 256",
 	  "Number of threads with which a rank selects from a vector of 2^20 coordinates or more; "
 	  "the result is the same for any number. With 0 it is the number of processors of "
-	  "this rank, at most 4. If the ranks of a machine share processors, it is this rank's part "
-	  "of them.",
+	  "this rank, at most 4. If the ranks of a machine share processors, it is this rank's "
+	  "part of them.",
 	  FIELD(threads) },
 	{ "SLUICE_PLACEMENT", ENV_CHOICE, "auto", "auto|no",
 	  "Where the progress thread runs. auto keeps it on the processors next to the RDMA "

@@ -22,10 +22,12 @@ struct settings {
 	char ports[16];      /* SLUICE_PORTS: "LOW-HIGH"; "": any */
 	char log[128];       /* SLUICE_LOG, default "warn" */
 	char advice[8];      /* SLUICE_ADVICE: "yes" or "no" */
-	char top[8];         /* SLUICE_TOP: "yes" or "no" */
-	char metrics[1024];  /* SLUICE_METRICS: a file; "": none */
-	int metrics_port;    /* SLUICE_METRICS_PORT, 0 = none */
-	char trace[1024];    /* SLUICE_TRACE: a file; "": none */
+	struct monitoring {
+		char top[8];        /* SLUICE_TOP: "yes" or "no" */
+		char metrics[1024]; /* SLUICE_METRICS: a file; "": none */
+		int metrics_port;   /* SLUICE_METRICS_PORT, 0 = none */
+		char trace[1024];   /* SLUICE_TRACE: a file; "": none */
+	} monitoring;
 	char recipe[512];    /* SLUICE_RECIPE, default "" (the library's default recipe) */
 	char on_failure[16]; /* SLUICE_ON_FAILURE: "abort" or "continue" */
 	int servers;         /* SLUICE_SERVERS, 0 */

@@ -17,6 +17,7 @@ library_sources += \
 	base/module.c base/module.h \
 	base/nearest.c base/nearest.h \
 	base/team.c base/team.h \
+	base/thread.h \
 	base/room.c base/room.h \
 	base/wire_version.h
 

@@ -3,9 +3,9 @@
  * last run. */
 #include "base/team.h"
 #include "base/error.h"
+#include "base/thread.h"
 #include "sluice.h"
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,7 +59,6 @@ static void *help(void *argument)
 int team_open(unsigned threads, size_t memory, struct team **out)
 {
 	struct team *team = calloc(1, sizeof(*team) + threads * sizeof(*team->helper));
-	sigset_t all, before;
 	int rc = 0;
 
 	if (team)
@@ -74,19 +73,15 @@ int team_open(unsigned threads, size_t memory, struct team **out)
 	pthread_mutex_init(&team->lock, NULL);
 	pthread_cond_init(&team->wake, NULL);
 	pthread_cond_init(&team->done, NULL);
-	/* Signals are for the application's threads, so a helper blocks all of them. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
 	for (unsigned i = 0; i < threads && !rc; i++) {
 		struct helper *h = &team->helper[i];
 
 		h->team = team;
 		h->worker = i;
 		if (i)
-			rc = pthread_create(&h->thread, NULL, help, h);
+			rc = thread_start(&h->thread, help, h);
 		team->started += i && !rc;
 	}
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (rc) {
 		team_close(&team);
 		return fail(SLUICE_ENOMEM, "cannot start a team of %u threads: %s", threads,

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "rdma/event_queue.h"
 #include "rdma/ofi_record.h"
 #include "rdma/ofi_fabric.h"
@@ -27,7 +28,6 @@
 #include "sluice.h"
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -534,13 +534,8 @@ static int open_wakeup(struct ofi *o)
 
 static int start_thread(struct ofi *o)
 {
-	sigset_t all, old; /* the application's threads must receive its signals */
-	int err;
+	int err = thread_start(&o->thread, serve_peers, o);
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	err = pthread_create(&o->thread, NULL, serve_peers, o);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (err)
 		return fail(SLUICE_ENOMEM, "ofi: cannot start a thread: %s", errno_text(err));
 	o->serving = 1;

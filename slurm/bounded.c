@@ -2,9 +2,9 @@
  * See bounded.h. */
 #include "slurm/bounded.h"
 #include "base/error.h"
+#include "base/thread.h"
 #include "sluice.h"
 #include <errno.h>
-#include <signal.h>
 #include <time.h>
 
 void bounded_open(struct bounded *b, void *object, void (*free)(void *object))
@@ -90,16 +90,10 @@ int bounded_await(struct bounded *b, unsigned call, int timeout_ms)
 int bounded_run(struct bounded *b, unsigned call, void *(*body)(void *), int timeout_ms)
 {
 	pthread_t thread;
-	sigset_t all, before;
 	int err;
 
 	bounded_hold(b);
-	/* The new thread inherits this signal mask, and so do the threads that PMIx starts from it.
-	 * None of them may receive the application's signals. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	err = pthread_create(&thread, NULL, body, b->object);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	err = thread_start(&thread, body, b->object); /* PMIx starts further threads from it */
 	if (err) {
 		bounded_release(b);
 		return fail(SLUICE_ENOMEM, "cannot start a thread for the launcher's calls: %s",

@@ -45,13 +45,13 @@
 #include "job/reach.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "job/peers.h"
 #include "job/probe.h"
 #include "job/state.h"
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
@@ -205,11 +205,7 @@ int heart_start(sluice_job *job)
 {
 	struct heart *heart = job->heart;
 	heart->last_tick_ns = now_ns();
-	sigset_t all, old; /* the application's signals must reach its own threads */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	int err = pthread_create(&heart->thread, NULL, beat, job);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	int err = thread_start(&heart->thread, beat, job);
 	if (err)
 		return fail(SLUICE_ENOMEM, "cannot start the heartbeat's thread: %s",
 			    errno_text(err));

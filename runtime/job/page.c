@@ -134,7 +134,7 @@ void rank_page_open(sluice_job *job)
 	char name[PAGE_NAME_BYTES];
 	struct page_who who;
 	struct rank_page *none = NULL;
-	if (job->sim_rank || strcmp(job->settings.top, "yes"))
+	if (job->sim_rank || strcmp(job->settings.monitoring.top, "yes"))
 		return;
 	describe_rank(job, &who);
 	snprintf(name, sizeof(name), PAGE_FILE ":%.16s.%.16s:%d", who.job, who.step, who.rank);

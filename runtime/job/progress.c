@@ -13,6 +13,7 @@
 #include "job/place.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "job/heart.h"
 #include "job/hubs.h"
 #include "job/living.h"
@@ -21,7 +22,6 @@
 #include "job/sim_rank.h"
 #include <errno.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -616,13 +616,8 @@ int progress_start(sluice_job *job)
 		if (epoll_ctl(job->progress.epoll_fd, EPOLL_CTL_ADD, fd, &event))
 			return fail(SLUICE_ENOMEM, "epoll_ctl: %s", errno_text(errno));
 	}
-	/* The application's threads must receive the application's signals. */
-	sigset_t all, old;
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
 	job->progress.thread_started = 1;
-	int err = pthread_create(&job->progress.thread, NULL, progress_thread, job);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	int err = thread_start(&job->progress.thread, progress_thread, job);
 	if (err) {
 		job->progress.thread_started = 0;
 		return fail(SLUICE_ENOMEM, "cannot start the progress thread: %s", errno_text(err));

@@ -5,6 +5,7 @@
 #include "job/reporter.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "job/page.h"
 #include "job/state.h"
 #include "metrics/http.h"
@@ -14,7 +15,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -162,8 +162,8 @@ static char *served_text(void *context, size_t *bytes)
 }
 
 /* Warns about the first of several failures. Returns its `failed` argument. */
-static int warn(const struct reporter *r, int failed, int warned, const char *setting,
-		const char *path)
+static int warn_first(const struct reporter *r, int failed, int warned, const char *setting,
+		      const char *path)
 {
 	const int err = errno;
 	if (failed && !warned)
@@ -187,7 +187,8 @@ static void write_metrics(struct reporter *r)
 		r->metrics_written |= !failed;
 	}
 	free(text);
-	r->metrics_failed = warn(r, failed != 0, r->metrics_failed, "SLUICE_METRICS", r->metrics);
+	r->metrics_failed = warn_first(r, failed != 0, r->metrics_failed, "SLUICE_METRICS",
+				       r->metrics);
 }
 
 /* ---- traces ----------------------------------------------------------------------------- */
@@ -204,7 +205,7 @@ static void write_trace(struct reporter *r)
 			errno = ENOMEM;
 		}
 	}
-	r->trace_failed = warn(r, failed != 0, r->trace_failed, "SLUICE_TRACE", r->own_trace);
+	r->trace_failed = warn_first(r, failed != 0, r->trace_failed, "SLUICE_TRACE", r->own_trace);
 }
 
 /* Opens the trace of another rank. In a shared directory, another user could have put something
@@ -274,7 +275,7 @@ void reporter_join_traces(sluice_job *job)
 		trace_merge_end(&merge);
 		failed = out_end(&file, 1);
 	}
-	warn(r, failed != 0, 0, "SLUICE_TRACE", r->trace_file);
+	warn_first(r, failed != 0, 0, "SLUICE_TRACE", r->trace_file);
 	for (int rank = 0; !failed && !missing && rank < job->size; rank++) {
 		part_path(r, rank, path);
 		unlink(path);
@@ -283,7 +284,7 @@ void reporter_join_traces(sluice_job *job)
 
 /* ---- the thread --------------------------------------------------------------------------- */
 
-static void *report(void *argument)
+static void *report_often(void *argument)
 {
 	struct reporter *r = argument;
 	uint64_t metrics_ns = now_ns(), trace_ns = metrics_ns + trace_first_ns;
@@ -313,16 +314,10 @@ static void *report(void *argument)
 	return NULL;
 }
 
-static void start(struct reporter *r)
+static void start_thread(struct reporter *r)
 {
-	sigset_t all, old; /* the application's signals must reach its own threads */
 	r->ends = eventfd(0, EFD_CLOEXEC);
-	int err = r->ends < 0 ? errno : 0;
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	if (!err)
-		err = pthread_create(&r->thread, NULL, report, r);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	int err = r->ends < 0 ? errno : thread_start(&r->thread, report_often, r);
 	r->started = !err;
 	if (err)
 		log_line(
@@ -345,9 +340,9 @@ static void open_port(struct reporter *r, int port)
 
 /* ---- opening and closing -------------------------------------------------------------------- */
 
-static void open_parts(struct reporter *r)
+static void open_outputs(struct reporter *r)
 {
-	const struct settings *s = &r->job->settings;
+	const struct monitoring *s = &r->job->settings.monitoring;
 	const int leads = job_machine(r->job).lowest == r->job->rank;
 	if ((*s->metrics || s->metrics_port) && leads && !r->job->page.page)
 		log_line(LOG_WARN, "runtime",
@@ -368,7 +363,7 @@ static void open_parts(struct reporter *r)
 
 void reporter_open(sluice_job *job)
 {
-	const struct settings *s = &job->settings;
+	const struct monitoring *s = &job->settings.monitoring;
 	const char *id = getenv("SLURM_JOB_ID"), *step = getenv("SLURM_STEP_ID");
 	struct reporter *r, *none = NULL;
 	if (job->sim_rank || (!*s->metrics && !s->metrics_port && !*s->trace))
@@ -391,9 +386,9 @@ void reporter_open(sluice_job *job)
 					   .job = r->step,
 					   .meeting = job_meeting(job) };
 	job->reporter = r;
-	open_parts(r);
+	open_outputs(r);
 	if (*r->metrics || r->http || r->trace)
-		start(r);
+		start_thread(r);
 	atomic_compare_exchange_strong(&last, &none, r);
 }
 
