@@ -36,7 +36,7 @@ static unsigned count_threads(const sluice_job *job)
 					    ranks > 1 ? (unsigned)ranks : 1);
 }
 
-static void start(sluice_job *root, size_t memory)
+static void start_team(sluice_job *root, size_t memory)
 {
 	const unsigned n = root->sim_rank ? 1 : count_threads(root);
 
@@ -55,7 +55,7 @@ struct team *threads_team(sluice_job *job, size_t memory)
 
 	pthread_mutex_lock(&lock);
 	if (!root->threads.tried)
-		start(root, memory);
+		start_team(root, memory);
 	root->threads.tried = 1;
 	pthread_mutex_unlock(&lock);
 	return root->threads.team;

@@ -150,7 +150,7 @@ static void end_socket(int fd)
 	close(fd);
 }
 
-static void drop(struct connection *c)
+static void drop_connection(struct connection *c)
 {
 	end_socket(c->fd);
 	free(c->reply);
@@ -165,7 +165,7 @@ static void send_reply(struct connection *c)
 		return;
 	c->sent += n > 0 ? (size_t)n : 0;
 	if (n < 0 || c->sent == c->bytes)
-		drop(c);
+		drop_connection(c);
 }
 
 static void read_request(struct connection *c, char *(*page)(void *context, size_t *bytes),
@@ -179,7 +179,7 @@ static void read_request(struct connection *c, char *(*page)(void *context, size
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
 	if (n <= 0) {
-		drop(c);
+		drop_connection(c);
 		return;
 	}
 	c->used += (size_t)n;
@@ -195,7 +195,7 @@ static void read_request(struct connection *c, char *(*page)(void *context, size
 	if (c->reply)
 		send_reply(c);
 	else
-		drop(c);
+		drop_connection(c);
 }
 
 /* ---- the port --------------------------------------------------------------------------- */
@@ -235,7 +235,7 @@ void http_close(struct http **http)
 		return;
 	for (int i = 0; i < HTTP_CONNECTIONS; i++)
 		if ((*http)->connections[i].fd >= 0)
-			drop(&(*http)->connections[i]);
+			drop_connection(&(*http)->connections[i]);
 	if ((*http)->fd >= 0)
 		end_socket((*http)->fd);
 	free(*http);
@@ -297,7 +297,7 @@ void http_serve(struct http *http, const struct pollfd fds[HTTP_FDS], uint64_t n
 		if (c->fd < 0 || c->fd != fds[i + 1].fd)
 			continue;
 		if (c->end_ns <= now_ns)
-			drop(c);
+			drop_connection(c);
 		else if (fds[i + 1].revents && c->reply)
 			send_reply(c);
 		else if (fds[i + 1].revents)

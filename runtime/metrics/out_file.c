@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 /* Appends a word without slashes. Returns 0, or -1 if there is no room. */
-static int append(char out[PATH_MAX], size_t *n, const char *word)
+static int append_word(char out[PATH_MAX], size_t *n, const char *word)
 {
 	const size_t length = strlen(word);
 
@@ -43,7 +43,7 @@ const char *out_path(const char *pattern, const struct out_words *words, char ou
 
 		if (word && !*word)
 			return "only %j, %n, %r and %% may follow a percent sign";
-		if (word ? append(out, &n, word) : n + 1 >= PATH_MAX)
+		if (word ? append_word(out, &n, word) : n + 1 >= PATH_MAX)
 			return "the path is too long";
 		if (word)
 			c++;

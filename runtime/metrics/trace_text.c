@@ -95,7 +95,7 @@ static int by_begin(const void *a, const void *b)
 	return x->end_ns > y->end_ns ? -1 : x->end_ns < y->end_ns;
 }
 
-static int row_of(const struct trace_slice *s)
+static int row_of_slice(const struct trace_slice *s)
 {
 	return s->kind == TRACE_STEP ? STEPS_ROW + (int)s->model : (int)s->thread;
 }
@@ -107,7 +107,7 @@ static void print_rows(struct print *p, const struct trace_slice *slices, size_t
 	char name[64];
 
 	for (size_t i = 0; i < n; i++) {
-		const int row = row_of(&slices[i]);
+		const int row = row_of_slice(&slices[i]);
 
 		if (seen[row / 8] & 1 << row % 8)
 			continue;
@@ -132,7 +132,7 @@ static void print_slices(struct print *p, const struct trace_slice *slices, size
 
 		if (s->kind == TRACE_STEP) {
 			snprintf(name, sizeof(name), "step %" PRIu64, s->step);
-			print_slice(p, name, row_of(s), s->begin_ns, s->end_ns, s->model);
+			print_slice(p, name, row_of_slice(s), s->begin_ns, s->end_ns, s->model);
 			continue;
 		}
 		/* Between two calls, the program computes. */
@@ -140,7 +140,8 @@ static void print_slices(struct print *p, const struct trace_slice *slices, size
 			print_slice(p, "program", CALLS_ROW, calls_end, s->begin_ns, s->model);
 		if (s->thread == CALLS_ROW && s->end_ns > calls_end)
 			calls_end = s->end_ns;
-		print_slice(p, kind_names[s->kind], row_of(s), s->begin_ns, s->end_ns, s->model);
+		print_slice(p, kind_names[s->kind], row_of_slice(s), s->begin_ns, s->end_ns,
+			    s->model);
 	}
 }
 
