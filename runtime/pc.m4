@@ -75,6 +75,7 @@ AC_DEFUN([SLUICE_RELOCATE], [
 	sluice_to_lib=$(sluice_relative "$(sluice_expand bindir)" "$sluice_libdir")
 	AS_IF([test -n "$sluice_to_lib"], [RPATH_LDFLAGS="-Wl,-rpath,'\$\$ORIGIN/$sluice_to_lib'"],
 		[RPATH_LDFLAGS="-Wl,-rpath,$sluice_libdir"])
+	AS_IF([test "$enable_shared" = no], [RPATH_LDFLAGS="$RPATH_LDFLAGS $DIR_LDFLAGS"])
 	sluice_to_prefix=$(sluice_relative "$(sluice_expand pkgconfigdir)" "$sluice_prefix")
 	AS_IF([test -n "$sluice_to_prefix"], [PC_PREFIX="\${pcfiledir}/${sluice_to_prefix%/}"], [PC_PREFIX=$sluice_prefix])
 	PC_LIBDIR=$(sluice_below_prefix "$sluice_libdir")
@@ -83,13 +84,14 @@ AC_DEFUN([SLUICE_RELOCATE], [
 	CMAKE_TO_INCLUDE=${CMAKE_TO_INCLUDE%/}
 	AC_SUBST([CMAKE_TO_INCLUDE])
 	AC_SUBST([RPATH_LDFLAGS])
+	AC_SUBST([DIR_LDFLAGS])
 	AC_SUBST([PC_PREFIX])
 	AC_SUBST([PC_LIBDIR])
 	AC_SUBST([PC_INCLUDEDIR])
 ])
 
 # SLUICE_LOOK_IN(NAME): the packages of --with-NAME=DIR are searched below DIR first, in all later calls of pkg-config, and
-# programs look for their libraries there. Sets sluice_rpath.
+# programs look for their libraries there. Sets sluice_rpath, and adds it to DIR_LDFLAGS, which libsluice.so is linked with.
 AC_DEFUN([SLUICE_LOOK_IN], [
 	sluice_rpath=
 	for sluice_folder in "$with_$1/lib64" "$with_$1/lib/$($CC -print-multiarch 2>/dev/null)" "$with_$1/lib"; do
@@ -100,5 +102,6 @@ AC_DEFUN([SLUICE_LOOK_IN], [
 	done
 	AS_IF([test -z "$sluice_rpath"],
 		[AC_MSG_ERROR([--with-$1=$with_$1: there is no pkgconfig folder in $with_$1/lib or lib64])])
+	DIR_LDFLAGS="$DIR_LDFLAGS $sluice_rpath"
 	export PKG_CONFIG_PATH
 ])

@@ -22,6 +22,7 @@ AC_DEFUN([SLUICE_CHECK_PMIX], [
 			AS_IF([test -d "$with_pmix/lib64" && test ! -e "$with_pmix/lib/libpmix.so"],
 				[pmix_libdir="$with_pmix/lib64"], [pmix_libdir="$with_pmix/lib"])
 			PMIX_LIBS="-L$pmix_libdir -Wl,-rpath,$pmix_libdir -lpmix"
+			DIR_LDFLAGS="$DIR_LDFLAGS -Wl,-rpath,$pmix_libdir"
 			pmix_version="in $with_pmix"
 			pmix_missing="no usable pmix.h and libpmix below $with_pmix"
 		],

@@ -49,6 +49,14 @@ flags --cflags --libs >"$tmp/log" 2>&1 || { cat "$tmp/log"; wrong "pkg-config fa
 for binary in "$tmp"/moved/bin/*; do
 	case $(readelf -d "$binary" 2>/dev/null) in *R*PATH*"$prefix"*) wrong "$binary has a RUNPATH below $prefix" ;; esac
 done
+# A library that configure found in a folder of its own (--with-libfabric=DIR) is loaded from there. libtool forgets paths
+# of convenience libraries, so the link of libsluice.so itself names them.
+env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL make -n -W "$top_srcdir/runtime/libsluice.map" DIR_LDFLAGS=-Wl,-rpath,/of/its/own libsluice.la 2>"$tmp/log" |
+	grep -q 'mode=link.*-rpath,/of/its/own.*libsluice\.la' || { cat "$tmp/log"; wrong "libsluice.so is linked without DIR_LDFLAGS"; }
+for flag in $(sed -n 's/^DIR_LDFLAGS = //p' Makefile); do
+	[ ! -e "$lib/libsluice.so" ] || readelf -d "$lib/libsluice.so" | grep -q "R.*PATH.*${flag#-Wl,-rpath,}" ||
+		wrong "libsluice.so does not look for libraries in ${flag#-Wl,-rpath,}"
+done
 version=$(sed -n 's/^VERSION = //p' Makefile)
 for program in "$tmp"/moved/bin/* "$tmp/moved/share/sluice/devcluster"; do
 	"$program" --version >"$tmp/log" 2>&1 || { cat "$tmp/log"; wrong "${program##*/} does not run in its new place"; }
