@@ -17,7 +17,7 @@ packaging_files = packaging/apptainer/sluice.def packaging/check-deb packaging/c
 	packaging/debian/python3-sluice.install packaging/debian/rules packaging/debian/sluice-doc.install \
 	packaging/debian/sluice-tools.install packaging/debian/sluice-tools.lintian-overrides packaging/debian/source/format \
 	packaging/easybuild/Sluice-0.1.0-foss-2023b.eb packaging/modulefile.lua packaging/sbom \
-	packaging/sluice.spec packaging/spack/package.py
+	packaging/sluice.rpmlintrc packaging/sluice.spec packaging/spack/package.py
 EXTRA_DIST += $(packaging_files)
 
 completions = sluice-bench sluice-info sluice-plot sluice-top sluice-train
