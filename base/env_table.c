@@ -163,7 +163,7 @@ const struct env_entry env_table[] = {
 	  "Number of threads with which a rank selects from a vector of 2^20 coordinates or more; "
 	  "the result is the same for any number. With 0 it is the number of processors of "
 	  "this rank, at most 4. If the ranks of a machine share processors, it is this rank's "
-	  "part of them.",
+	  "part of them. Each thread takes up to 1 MiB, which the plan of a model does not count.",
 	  FIELD(threads) },
 	{ "SLUICE_PLACEMENT", ENV_CHOICE, "auto", "auto|no",
 	  "Where the progress thread runs. auto keeps it on the processors next to the RDMA "

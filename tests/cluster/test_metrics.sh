@@ -2,6 +2,7 @@
 # A job under Slurm with SLUICE_METRICS and SLUICE_TRACE: one file has the numbers of all ranks while the job runs and
 # is gone after it, promtool accepts it where it is installed, the trace is one JSON text with the steps of all ranks,
 # and the traces that a killed job leaves can be joined.
+# limit: 900 s
 . "$TOP/tests/cluster/lib.sh"
 top=$BUILD/sluice-top
 [ -x "$top" ] || skip "sluice-top was not built"
@@ -44,23 +45,22 @@ done
 mkdir parts && cp "$SCRATCH"/trace.json.[0-3] parts
 scancel -s KILL "$id"
 wait "$job_pid"
-rm -f "$SCRATCH"/metrics-*
 # Slurm does not kill all ranks at once. If rank 0 sees the others die, it ends by itself and joins the traces.
 [ -e "$SCRATCH/trace.json" ] || [ "$(ls "$SCRATCH"/trace.json.[0-3] | wc -l)" = 4 ] || fail "traces of the killed job are lost"
 "$top" --merge parts/trace.json.[0-3] >joined || fail "--merge: status $?"
 jq -e '[.traceEvents[] | select(.name == "process_name")] | length == 4' joined >/dev/null ||
 	fail "the joined trace does not have 4 ranks"
-rm -f "$SCRATCH"/trace.json*
 
 # A job that ends well leaves one trace and no metrics.
+export SLUICE_METRICS=$SCRATCH/ended-%j.prom SLUICE_TRACE=$SCRATCH/ended.json
 job_ok ended 4 $small --limit 320 --recipe "$sparse"
-ls "$SCRATCH"/metrics-* >/dev/null 2>&1 && fail "the metrics are not removed"
-[ "$(ls "$SCRATCH"/trace.json*)" = "$SCRATCH/trace.json" ] || { ls "$SCRATCH"; show ended; fail "the traces are not joined"; }
+ls "$SCRATCH"/ended-* >/dev/null 2>&1 && fail "the metrics are not removed"
+[ "$(ls "$SCRATCH"/ended.json*)" = "$SCRATCH/ended.json" ] || { ls "$SCRATCH"; show ended; fail "the traces are not joined"; }
 jq -e '[.traceEvents[] | select(.ph == "X" and (.name | startswith("step ")))] |
-	(map(.pid) | unique) == [0, 1, 2, 3] and all(.dur > 0)' "$SCRATCH/trace.json" >/dev/null ||
+	(map(.pid) | unique) == [0, 1, 2, 3] and all(.dur > 0)' "$SCRATCH/ended.json" >/dev/null ||
 	fail "the trace does not have steps of 4 ranks"
 for name in compress push wait apply program; do
 	jq -e --arg name $name '[.traceEvents[] | select(.name == $name) | .pid] | unique | length == 4' \
-		"$SCRATCH/trace.json" >/dev/null || fail "$name is not in the trace of 4 ranks"
+		"$SCRATCH/ended.json" >/dev/null || fail "$name is not in the trace of 4 ranks"
 done
-echo "| $(grep -c . text) lines of metrics, $(jq '.traceEvents | length' "$SCRATCH/trace.json") events in the trace"
+echo "| $(grep -c . text) lines of metrics, $(jq '.traceEvents | length' "$SCRATCH/ended.json") events in the trace"

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Compares sluice-bench with perftest, in the same machine and run. There are five alternating rounds, and a
 # table of the medians. The figures are not checked, but both programs must succeed.
-# limit: 900 s
 . "$TOP/tests/vm/lib.sh"
 
 bench=$(program sluice-bench)

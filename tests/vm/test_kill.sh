@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # kill -9 ends a worker or a shard owner, 20 times in all. The other ranks report it within 2 s. Then they end
 # or, if a worker was lost and the policy is to continue, the job continues.
-# limit: 900 s
 . "$TOP/tests/vm/lib.sh"
 
 rounds=${KILL_ROUNDS:-20} slowest=0

@@ -7,7 +7,6 @@
 # which gives up because of it.
 # If the link is down for longer than SLUICE_LINK_LOST_AFTER, each rank names a lost peer on the other node,
 # and all ranks end.
-# limit: 900 s
 . "$TOP/tests/vm/lib.sh"
 trap 'ip link set p1 up' EXIT
 export SLUICE_CONTROL_INTERFACE=lo

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Named methods that cover the parts of a recipe end with the same bits over verbs and over shared memory:
 # various selections, agreed supports, few bits, omitted uploads, local steps and averages of parameters.
-# limit: 900 s
 . "$TOP/tests/vm/lib.sh"
 
 for method in global scalecom sketched ecx laq pqasgd sparse-average; do

@@ -2,7 +2,6 @@
 # Nodes have several cards in several networks. Every job starts within 15 s and ends with the bits of shared
 # memory, or all ranks name the cause at once. Node n1 has the devices a1 and a2, and n2 has b1 and b2. a1 and
 # b1 are on one switch, a2 and b2 on another.
-# limit: 900 s
 . "$TOP/tests/vm/lib.sh"
 
 modprobe -a 8021q || skip "no module 8021q in the virtual machine"

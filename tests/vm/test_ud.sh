@@ -2,7 +2,6 @@
 # The ports have no IP addresses. Ranks connect by datagrams, and the job ends with the bits of shared memory. The
 # devices are soft-RoCE devices whose interfaces have only link-local addresses, so packets have a GRH. Node n1 has
 # the device l1, and n2 has l2.
-# limit: 900 s
 . "$TOP/tests/vm/lib.sh"
 
 local_of() { echo "fe80::ff:fe00:20$1"; } # I: link-local address of the hardware address 02:00:00:00:02:0I
