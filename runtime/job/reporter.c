@@ -24,7 +24,7 @@
 /* Traces of larger jobs are not joined, because no viewer could load them. */
 enum { JOINED_MOST = 64 };
 static const uint64_t metrics_period_ns = 5000000000, trace_first_ns = 10000000000,
-		      trace_period_ns = 60000000000;
+		      trace_period_ns = 60000000000, joining_ns = 60000000000;
 
 struct reporter {
 	sluice_job *job;
@@ -40,8 +40,10 @@ struct reporter {
 	uint64_t served_ns;
 	int metrics_failed, trace_failed; /* 1: the warning was logged */
 	int metrics_written;
-	int texts; /* 2: and the number of pages was compared with that of ranks */
+	uint64_t opened_ns;
+	int compared; /* 1: the number of pages was compared with that of ranks */
 	int flushed;
+	int is_last; /* 1: exit() writes its files if sluice_finalize() does not */
 	pthread_t thread;
 	int started, ends; /* a descriptor that becomes readable when the thread must end */
 };
@@ -49,6 +51,8 @@ struct reporter {
 /* The reporter of this process that must still write when the process ends without
  * sluice_finalize(). */
 static _Atomic(struct reporter *) last;
+/* The value of `last` from exit() on. */
+static struct reporter exiting;
 
 /* ---- names of files --------------------------------------------------------------------- */
 
@@ -112,8 +116,11 @@ static int find_ranks(const struct reporter *r, struct seen *seen)
 static void compare_number(struct reporter *r, const struct seen *seen)
 {
 	const int ranks = job_machine(r->job).count;
-	/* At the first text, other ranks may still be joining. */
-	if (r->texts > 1 || !r->texts++ || (seen->n && seen->ranks[0].losses.count))
+	/* Other ranks may still be joining. */
+	if (r->compared || now_ns() - r->opened_ns < joining_ns)
+		return;
+	r->compared = 1;
+	if (seen->n && seen->ranks[0].losses.count)
 		return;
 	if ((int)seen->n < ranks)
 		log_line(LOG_WARN, "runtime",
@@ -375,6 +382,7 @@ void reporter_open(sluice_job *job)
 		return;
 	}
 	r->job = job;
+	r->opened_ns = now_ns();
 	r->ends = -1;
 	if (id)
 		snprintf(r->step, sizeof(r->step), "%.60s%s%.60s", id, step ? "." : "",
@@ -389,7 +397,7 @@ void reporter_open(sluice_job *job)
 	open_outputs(r);
 	if (*r->metrics || r->http || r->trace)
 		start_thread(r);
-	atomic_compare_exchange_strong(&last, &none, r);
+	r->is_last = atomic_compare_exchange_strong(&last, &none, r);
 }
 
 struct trace *reporter_trace(const sluice_job *job)
@@ -397,17 +405,28 @@ struct trace *reporter_trace(const sluice_job *job)
 	return job->root->reporter ? job->root->reporter->trace : NULL;
 }
 
+static void flush(struct reporter *r)
+{
+	reporter_stop(r->job);
+	if (r->trace && !r->flushed)
+		write_trace(r);
+	r->flushed = 1;
+}
+
+/* Returns 1 if this thread, and not exit() in another one, has the reporter. */
+static int take_from_exit(struct reporter *r)
+{
+	struct reporter *own = r;
+	if (r->is_last && !atomic_compare_exchange_strong(&last, &own, NULL) && own == &exiting)
+		return 0;
+	r->is_last = 0;
+	return 1;
+}
+
 void reporter_flush(sluice_job *job)
 {
-	struct reporter *r = job->reporter, *own = r;
-	/* From here on, exit() of another thread leaves the files to this one. */
-	if (r)
-		atomic_compare_exchange_strong(&last, &own, NULL);
-	reporter_stop(job);
-	if (r && r->trace && !r->flushed)
-		write_trace(r);
-	if (r)
-		r->flushed = 1;
+	if (job->reporter && take_from_exit(job->reporter))
+		flush(job->reporter);
 }
 
 void reporter_stop(sluice_job *job)
@@ -427,9 +446,9 @@ void reporter_stop(sluice_job *job)
 void reporter_close(sluice_job *job)
 {
 	struct reporter *r = job->reporter;
-	if (!r)
+	if (!r || !take_from_exit(r))
 		return;
-	reporter_flush(job);
+	flush(r);
 	http_close(&r->http);
 	if (r->ends >= 0)
 		close(r->ends);
@@ -446,11 +465,10 @@ static struct reporter *volatile leaked __attribute__((unused));
  * would repeat for ever. */
 __attribute__((destructor)) static void report_at_exit(void)
 {
-	struct reporter *r = atomic_load(&last);
-	if (!r || r->job->process.pid != getpid() ||
-	    !atomic_compare_exchange_strong(&last, &r, NULL))
+	struct reporter *r = atomic_exchange(&last, &exiting);
+	if (!r || r->job->process.pid != getpid())
 		return;
 	log_set_sink(NULL, NULL); /* the program's sink may not exist any more */
-	reporter_flush(r->job);
+	flush(r);
 	leaked = r;
 }

@@ -296,12 +296,12 @@ void http_serve(struct http *http, const struct pollfd fds[HTTP_FDS], uint64_t n
 
 		if (c->fd < 0 || c->fd != fds[i + 1].fd)
 			continue;
-		if (c->end_ns <= now_ns)
-			drop_connection(c);
-		else if (fds[i + 1].revents && c->reply)
+		if (fds[i + 1].revents && c->reply)
 			send_reply(c);
 		else if (fds[i + 1].revents)
 			read_request(c, page, context);
+		if (c->fd >= 0 && c->end_ns <= now_ns)
+			drop_connection(c);
 	}
 	if (fds[0].revents)
 		accept_all(http, now_ns);
