@@ -730,6 +730,12 @@ void link_expel(struct link *l)
 	raise_event(l, EXPEL, &cue);
 }
 
+void link_renew(struct link *l, const char *why)
+{
+	if (l->state == UP)
+		note_event(l, LOSS, why);
+}
+
 void link_end(struct link *l, const char *why)
 {
 	struct cue cue = { .now = now_ns() };

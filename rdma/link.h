@@ -106,4 +106,6 @@ int link_tick(struct link *l, uint64_t now);
 void link_expel(struct link *l);
 /* Ends the link for good, because the peer is lost. */
 void link_end(struct link *l, const char *why);
+/* Lets the next poll give up a connection that is up, and make it again. */
+void link_renew(struct link *l, const char *why);
 #endif

@@ -219,6 +219,9 @@ struct transport_ops {
 	/* Returns a counter that grows while transfers to and from the peer proceed. It need not
 	 * grow for a peer that only answers slowly. NULL means that post() itself copies. */
 	uint64_t (*moved)(struct endpoint *e);
+	/* Makes the connection to the peer again, as after a failure. Nothing that was posted is
+	 * lost or done twice. NULL: the transport cannot. */
+	void (*renew)(struct endpoint *e, const char *why);
 	/* Returns 1 if this rank's own port is known to be down, in which case the silence of the
 	 * peer proves nothing. NULL means that this is never known. */
 	int (*away)(struct endpoint *e);

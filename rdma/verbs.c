@@ -435,6 +435,11 @@ static uint64_t verbs_moved(struct endpoint *e)
 	return sendlog_moved(verbs_endpoint_of(e)->log);
 }
 
+static void verbs_renew(struct endpoint *e, const char *why)
+{
+	link_renew(verbs_endpoint_of(e)->link, why);
+}
+
 static int verbs_away(struct endpoint *e)
 {
 	return link_is_cut(verbs_endpoint_of(e)->link);
@@ -788,6 +793,7 @@ const struct transport_ops verbs_transport = {
 	.gather = verbs_gather,
 	.prepare = verbs_prepare,
 	.moved = verbs_moved,
+	.renew = verbs_renew,
 	.away = verbs_away,
 	.poll = verbs_poll,
 	.sleep.arm = verbs_arm,

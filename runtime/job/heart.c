@@ -27,7 +27,8 @@
  * busy. The first of these signs decides:
  *
  *   movement  any transfer between the two ranks proceeds: the link works. A READ may then wait
- *             behind other bytes, for up to link_lost_after.
+ *             behind other bytes, for up to link_lost_after. After that the connection is made
+ *             again, once, because a queue pair can hang in one direction.
  *   refusal   the peer's kernel refuses a question over the control network (probe.h): the process
  *             has ended, and the peer is lost at once.
  *   answer    the process answers over the control network: the link is down, and the peer is lost
@@ -80,6 +81,8 @@ struct heard {
 	uint64_t probed_ns; /* time of the last question over the control network, which was asked
 			       because the link is silent */
 	int away;           /* 1 if this rank has logged that the link is down */
+	uint64_t renewed_ns; /* time at which the connection was made again, because the READ under
+				way was not answered; 0: it was not */
 };
 
 struct heart {
@@ -323,6 +326,29 @@ static void wait_for_link(sluice_job *job, int peer, uint64_t silent, int down)
 	}
 }
 
+/* Bytes arrive, but a READ gets no answer: the queue pair works in only one direction. */
+static void judge_one_way(sluice_job *job, int peer, uint64_t now)
+{
+	struct heard *h = &job->heart->heard[peer];
+	struct endpoint *e = job->peers[peer].endpoint;
+	const double seconds = (double)(now - h->asked_ns) / 1e9;
+	char why[240];
+	if (e->transport->ops->renew && !h->renewed_ns) {
+		h->renewed_ns = now;
+		log_line(LOG_WARN, "runtime",
+			 "the memory of %s could not be read for %.1f s, although bytes come from "
+			 "it: making the connection again",
+			 rank_text(job, peer), seconds);
+		e->transport->ops->renew(e, "it works in only one direction");
+		return;
+	}
+	snprintf(why, sizeof(why),
+		 "its memory could not be read for %.1f s, although bytes come from it "
+		 "(SLUICE_LINK_LOST_AFTER)",
+		 seconds);
+	peers_lost(job, peer, why);
+}
+
 static void judge_silence(sluice_job *job, int peer, uint64_t now)
 {
 	struct heart *heart = job->heart;
@@ -330,20 +356,13 @@ static void judge_silence(sluice_job *job, int peer, uint64_t now)
 	struct endpoint *e = job->peers[peer].endpoint;
 	const uint64_t silent = now > last_ns(h) ? now - last_ns(h) : 0;
 	const uint64_t answered_ns = probe_answered_ns(heart->probe, peer);
+	const uint64_t since = h->renewed_ns ? h->renewed_ns : h->asked_ns;
 	char why[240];
-	/* If bytes arrive, but a READ gets no answer, the queue pair works in only one
-	 * direction. */
-	if (silent <= job->budget.doubt_ns && h->asked && now > h->asked_ns &&
-	    now - h->asked_ns > job->budget.link_lost_ns) {
-		snprintf(why, sizeof(why),
-			 "its memory could not be read for %.1f s, although bytes come from it "
-			 "(SLUICE_LINK_LOST_AFTER)",
-			 (double)(now - h->asked_ns) / 1e9);
-		peers_lost(job, peer, why);
+	if (silent <= job->budget.doubt_ns) {
+		if (h->asked && now > since && now - since > job->budget.link_lost_ns)
+			judge_one_way(job, peer, now);
 		return;
 	}
-	if (silent <= job->budget.doubt_ns)
-		return;
 	if (probe_refused_ns(heart->probe, peer) > last_ns(h)) {
 		peers_lost(job, peer,
 			   "its process ended: its port in the control network is closed");
@@ -454,6 +473,7 @@ void heart_heard(sluice_job *job, int peer, int status)
 	uint8_t pulse[PULSE_BYTES];
 	char why[200];
 	h->asked = 0;
+	h->renewed_ns = 0;
 	/* If this process was stopped after the READ, the pulse is no evidence. The next tick
 	 * detects the stop. */
 	if (status || now - heart->last_tick_ns > job->budget.stopped_ns)

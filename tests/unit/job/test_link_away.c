@@ -212,6 +212,44 @@ TEST_IN_RANKS(link__moves_but_answers_no_read__loses_its_rank, 2)
 	return lost_by(job, "could not be read");
 }
 
+static int renewals;
+
+static void renew(struct endpoint *e, const char *why)
+{
+	renewals++;
+	moving = 0;
+	moves++;
+	for (int i = 0; i < n_held; i++)
+		CHECK_OK(whole->post(e, &held[i]));
+	n_held = 0;
+}
+
+/* The READs that hang are answered over the new connection. */
+TEST_IN_RANKS(link__moves_but_answers_no_read__is_made_again, 2)
+{
+	char limit[32];
+	snprintf(limit, sizeof(limit), "%dms", 2 * lost_after_ms());
+	setenv("SLUICE_LINK_LOST_AFTER", limit, 1);
+	sluice_job *job = join("none");
+	if (rank == 0) {
+		moving = 1;
+		take_away(job);
+		progress_take(job);
+		static struct transport_ops ops;
+		ops = *link_of(job)->ops;
+		ops.renew = renew;
+		link_of(job)->ops = &ops;
+		progress_release(job);
+		wait_for_line("the memory of rank 1 (node n1) could not be read",
+			      "making the connection again");
+		give_back(job);
+	}
+	CHECK_OK(sluice_barrier(job));
+	CHECK(renewals == (rank == 0));
+	sluice_finalize(&job);
+	return 0;
+}
+
 /* ---- the process ends or stops meanwhile -------------------------------------------- */
 
 struct victim {

@@ -80,6 +80,34 @@ FRESH(flap__card_without_shared_receive_queues__every_notify_arrives_once_and_in
 	}
 }
 
+/* The queue pair of rank 0 executes nothing any more, but fails nothing either. */
+FRESH(renew__queue_pair_hangs__every_notify_and_get_ends_once_and_in_order)
+{
+	int sent = 0;
+
+	struct two x = open_two(DEPTH);
+	for (int round = 0; round < 3; round++) {
+		fake.held = 1;
+		for (int i = 0; i < 7; i++, sent++) {
+			fill((uint8_t *)x.near->base + sent * 1000, 1000, (unsigned)sent);
+			assert_int_equal(post(0, TRANSFER_PUT_NOTIFY, x.to_inbox, x.near,
+					      (size_t)sent * 1000, 1000, (uint32_t)sent),
+					 0);
+		}
+		assert_int_equal(post(0, TRANSFER_GET, x.to_inbox, x.near, 0, 0, 0), 0);
+		pair_poll(&pair);
+		fake.held = 0;
+		pair.t[round % 2]->ops->renew(pair.e[round % 2], "it hangs");
+		assert_int_equal(pair_wait(&pair, 1, EVENT_IMM, sent), 0);
+		assert_int_equal(pair_wait(&pair, 0, EVENT_DONE, round + 1), 0);
+	}
+	check_numbers(1, sent);
+	assert_memory_equal(x.inbox->base, x.near->base, (size_t)sent * 1000);
+	assert_int_equal(pair_count(&pair, 0, EVENT_GONE), 0);
+	assert_non_null(strstr(logged, "connected again"));
+	close_all(&x);
+}
+
 /* The card refuses one of the receives that replace used ones: those after it miss a receive, and
  * those before it do not. */
 FRESH(receives__card_refuses_some_once__connection_is_made_again_and_every_notify_arrives)
