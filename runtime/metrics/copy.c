@@ -148,3 +148,33 @@ const char *seen_copy(const void *bytes_of_page, size_t bytes, struct seen_rank 
 		why = check_models(out);
 	return why ? why : check_texts(out);
 }
+
+/* ---- the other way --------------------------------------------------------------- */
+
+static void set(_Atomic uint64_t *words, const void *contents, size_t bytes)
+{
+	for (size_t i = 0; i < bytes / sizeof(uint64_t); i++) {
+		uint64_t word;
+
+		memcpy(&word, (const char *)contents + i * sizeof(word), sizeof(word));
+		atomic_store_explicit(&words[i], word, memory_order_relaxed);
+	}
+}
+#define SET(block, contents) set((block).words, contents, sizeof(*(contents)))
+
+void seen_page(const struct seen_rank *rank, void *bytes_of_page)
+{
+	struct rank_page *page = bytes_of_page;
+
+	memset(bytes_of_page, 0, sizeof(*page));
+	page->head = (struct page_head){ PAGE_MAGIC, PAGE_VERSION, sizeof(*page) };
+	SET(page->who, &rank->who);
+	SET(page->wait, &rank->wait);
+	SET(page->losses, &rank->losses);
+	for (int i = 0; i < PAGE_NOTES; i++)
+		SET(page->notes[i], &rank->notes[i]);
+	for (int i = 0; i < PAGE_MODELS; i++) {
+		SET(page->models[i], &rank->models[i]);
+		SET(page->numbers[i], &rank->numbers[i]);
+	}
+}

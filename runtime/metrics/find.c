@@ -156,6 +156,12 @@ static int by_place(const void *a, const void *b)
 	return order ? order : x->rank - y->rank;
 }
 
+void seen_sort(struct seen *seen)
+{
+	if (seen->n)
+		qsort(seen->ranks, seen->n, sizeof(*seen->ranks), by_place);
+}
+
 int seen_find(const char *job, struct seen *out)
 {
 	DIR *processes = opendir("/proc");
@@ -175,8 +181,7 @@ int seen_find(const char *job, struct seen *out)
 		rc = look_at((pid_t)strtol(entry->d_name, NULL, 10), job, out);
 	}
 	closedir(processes);
-	if (out->n)
-		qsort(out->ranks, out->n, sizeof(*out->ranks), by_place);
+	seen_sort(out);
 	return rc;
 }
 
@@ -194,7 +199,8 @@ int seen_together(const struct seen_rank *a, const struct seen_rank *b)
 const struct seen_rank *seen_before(const struct seen *seen, const struct seen_rank *rank)
 {
 	for (size_t i = 0; i < seen->n; i++)
-		if (seen->ranks[i].pid == rank->pid && seen->ranks[i].file == rank->file)
+		if (seen->ranks[i].pid == rank->pid && seen->ranks[i].file == rank->file &&
+		    !strcmp(seen->ranks[i].who.node, rank->who.node))
 			return &seen->ranks[i];
 	return NULL;
 }

@@ -32,6 +32,8 @@ static inline double seconds_since(const struct seen_rank *rank, uint64_t then)
 /* Checks a page of `bytes` bytes and copies it. Retries blocks that are being written, but not for
  * ever. Returns NULL, or why the page is not one. Control bytes of texts become question marks. */
 const char *seen_copy(const void *page, size_t bytes, struct seen_rank *out);
+/* Writes a page with these contents: sizeof(struct rank_page) bytes. */
+void seen_page(const struct seen_rank *rank, void *page);
 
 struct seen {
 	struct seen_rank *ranks; /* by job, step, node and rank */
@@ -44,6 +46,8 @@ struct seen {
  * step (JOB.STEP); NULL: all. Returns 0, or -1 without memory or /proc; errno has the reason. */
 int seen_find(const char *job, struct seen *out);
 void seen_free(struct seen *seen);
+/* Brings the ranks into the order of struct seen. */
+void seen_sort(struct seen *seen);
 /* Returns 1 if both belong to the same step. */
 int seen_together(const struct seen_rank *a, const struct seen_rank *b);
 /* Returns the same rank in an earlier result, or NULL. */

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Fuzz target for the pages that sluice-top reads. Input: bytes that replace the beginning of a
- * well-formed page. A page that is accepted must print without an access beyond its texts. */
+ * well-formed page, and the same bytes as lines from another node. A page that is accepted must
+ * print without an access beyond its texts, and arrive elsewhere as it is. */
 #include "fuzz.h"
+#include "tools/top/relay.h"
 #include "tools/top/show.h"
 
 static struct rank_page *well_formed(void)
@@ -32,6 +34,51 @@ static void expect_printable(const struct seen_rank *rank)
 	fclose(to);
 }
 
+static void take_lines(struct relay *relay, const char *text)
+{
+	char line[2 * RELAY_LINE];
+
+	for (size_t n; *text; text += n + (text[n] == '\n')) {
+		n = strcspn(text, "\n");
+		snprintf(line, sizeof(line), "%.*s", (int)(n < sizeof(line) ? n : sizeof(line) - 1),
+			 text);
+		require(relay_take(relay, line) >= 0, "no memory");
+	}
+}
+
+static void expect_arrival(const struct seen_rank *rank)
+{
+	struct seen_rank copy = *rank;
+	const struct seen seen = { .ranks = &copy, .n = 1 };
+	struct relay relay = { 0 };
+	char *text = NULL;
+	size_t bytes;
+	FILE *to = open_memstream(&text, &bytes);
+
+	copy.pid = 2;
+	require(to && !relay_print(&seen, 1, to) && !fclose(to), "no memory");
+	take_lines(&relay, text);
+	require(relay.nodes == 1 && relay.ranks.n == (size_t)!rank->busy, "no rank has arrived");
+	require(!relay.ranks.n || !memcmp(relay.ranks.ranks, &copy, sizeof(copy)),
+		"another page has arrived");
+	relay_free(&relay);
+	free(text);
+}
+
+static void take_input(const uint8_t *data, size_t size)
+{
+	struct relay relay = { 0 };
+	char *text = get_memory(size + 1);
+
+	memcpy(text, data, size);
+	text[size] = '\0';
+	take_lines(&relay, text);
+	for (size_t i = 0; i < relay.ranks.n; i++)
+		expect_printable(&relay.ranks.ranks[i]);
+	relay_free(&relay);
+	free(text);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct rank_page *page = well_formed();
@@ -45,8 +92,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			"a page that is too short was accepted");
 		memcpy((void *)page, data, n);
 	}
-	if (!seen_copy(page, sizeof(*page), rank))
+	if (!seen_copy(page, sizeof(*page), rank)) {
 		expect_printable(rank);
+		expect_arrival(rank);
+	}
+	if (size)
+		take_input(data, size);
 	free(cut);
 	free(rank);
 	free(page);

@@ -13,7 +13,8 @@ EXTRA_DIST += tests/net/run tests/net/lib.sh tests/net/flipping_cable \
 	tests/net/test_race.sh \
 	tests/net/test_reset.sh \
 	tests/net/test_stopped.sh \
-	tests/net/test_strangers.sh
+	tests/net/test_strangers.sh \
+	tests/net/test_top.sh
 
 if HAVE_LIBFABRIC
 noinst_PROGRAMS += tests/net/intruder

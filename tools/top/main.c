@@ -6,7 +6,10 @@
 #include "metrics/trace_text.h"
 #include "sluice.h"
 #include "tools/refused_option.h"
+#include "tools/top/nodes.h"
+#include "tools/top/relay.h"
 #include "tools/top/show.h"
+#include <ctype.h>
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -16,27 +19,30 @@
 #include <unistd.h>
 
 enum { EXIT_NONE = 1, EXIT_BAD_USAGE = 3, WIDTH = 100, WIDTH_LEAST = 80, LOOKS = 4 };
-enum mode { MODE_LIVE, MODE_ONCE, MODE_JSON, MODE_OPENMETRICS, MODE_MERGE };
+enum mode { MODE_LIVE, MODE_ONCE, MODE_JSON, MODE_OPENMETRICS, MODE_MERGE, MODE_RELAY };
 
 struct options {
 	enum mode mode;
 	const char *job; /* NULL: all */
 	int all, rank;
 	int interval_ms;
+	int all_nodes;
+	struct nodes *nodes; /* while all_nodes; NULL: this node */
 };
 
 static void print_help(void)
 {
-	fputs("Usage: sluice-top [--job ID[.STEP] | --all] [--rank R] [--interval SECONDS]\n"
-	      "       sluice-top --once | --json | --openmetrics [--job ID[.STEP] | --all] [--rank "
-	      "R]\n"
+	fputs("Usage: sluice-top [--job ID[.STEP]] [--nodes | --all] [--rank R] [--interval S]\n"
+	      "       sluice-top --once | --json | --openmetrics [--job ID[.STEP]] [--nodes | "
+	      "--all] [--rank R]\n"
 	      "       sluice-top --merge FILE...\n"
-	      "Show what the ranks of your jobs on this node do.\n"
+	      "Show what the ranks of your jobs do, on this node or on all nodes of a Slurm job.\n"
 	      "\n"
 	      "  --job ID[.STEP]  ranks of this Slurm job or step; - stands for ranks without "
 	      "Slurm\n"
 	      "                   (default: the job of this shell, or else the only job here)\n"
-	      "  --all            ranks of all your jobs\n"
+	      "  --nodes          ranks of all nodes of a Slurm job: srun starts a reader on each\n"
+	      "  --all            ranks of all your jobs on this node\n"
 	      "  --rank R         one rank in detail\n"
 	      "  --interval S     seconds between two looks, 0.1 to 60 (default 1)\n"
 	      "  --once           print one screen, after one interval\n"
@@ -45,8 +51,7 @@ static void print_help(void)
 	      "  --merge          join the files of SLUICE_TRACE, and print the trace\n"
 	      "  --help, --version\n"
 	      "\n"
-	      "q or Ctrl-C ends it. Other nodes: srun --overlap --jobid ID -w NODE --pty "
-	      "sluice-top\n"
+	      "q or Ctrl-C ends it.\n"
 	      "Status: 0 ranks were shown, 1 none was found, 3 wrong usage.\n",
 	      stdout);
 }
@@ -100,20 +105,26 @@ static void screen_size(int *width, int *height)
 	*height = size.ws_row;
 }
 
-/* Waits for this time. Returns 1 if the user wants to leave. */
-static int wait_for_key(int ms)
+/* Waits for this time, and reads what other nodes send. Returns 1 if the user wants to leave, or if
+ * the other nodes send no more. */
+static int wait_for_key(const struct options *o, int ms)
 {
-	struct pollfd key = { .fd = saved_valid ? STDIN_FILENO : -1, .events = POLLIN };
+	struct pollfd fds[2] = { { .fd = saved_valid ? STDIN_FILENO : -1, .events = POLLIN },
+				 { .fd = o->nodes ? nodes_fd(o->nodes) : -1, .events = POLLIN } };
 	const uint64_t end = now_ns() + (uint64_t)ms * 1000000;
 	char c;
 
 	for (uint64_t now; !stopped && (now = now_ns()) < end;) {
-		if (poll(&key, 1, (int)((end - now) / 1000000 + 1)) <= 0)
+		if (poll(fds, 2, (int)((end - now) / 1000000 + 1)) <= 0)
+			continue;
+		if (fds[1].revents && nodes_read(o->nodes))
+			return 1;
+		if (!fds[0].revents)
 			continue;
 		if (read(STDIN_FILENO, &c, 1) <= 0)
-			key.fd = -1; /* the terminal has gone; signals remain */
+			fds[0].fd = -1; /* the terminal has gone; signals remain */
 		else if (c == 'q' || c == 'Q')
-			return 1;
+			stopped = 1;
 	}
 	return stopped;
 }
@@ -140,11 +151,14 @@ static void explain_none(const struct options *o, const struct seen *seen)
 
 	if (o->job)
 		snprintf(job, sizeof(job), " of job %.60s", o->job);
+	if (o->nodes && *nodes_said(o->nodes))
+		fprintf(stderr, "sluice-top: srun has ended, and said: %s\n", nodes_said(o->nodes));
 	fprintf(stderr,
-		"sluice-top: no rank%s of this user runs on this node. For other nodes use srun "
-		"--overlap --jobid ID -w NODE --pty sluice-top; a job with SLUICE_TOP=no is not "
+		"sluice-top: no rank%s of this user runs on %s; a job with SLUICE_TOP=no is not "
 		"shown\n",
-		job);
+		job,
+		o->nodes ? "the nodes of the job" :
+			   "this node. For all nodes of a Slurm job use --nodes");
 	if (seen->refused)
 		fprintf(stderr, "sluice-top: %d page%s could not be read: %s\n", seen->refused,
 			seen->refused == 1 ? "" : "s", seen->why);
@@ -161,15 +175,21 @@ static void keep_rank(struct seen *seen, int rank)
 	seen->n = n;
 }
 
+static int find(const struct options *o, struct seen *seen)
+{
+	if (!(o->nodes ? nodes_look(o->nodes, seen) : seen_find(o->job, seen)))
+		return 0;
+	fprintf(stderr, "sluice-top: the ranks cannot be read: %s\n", strerror(errno));
+	return EXIT_NONE;
+}
+
 /* Looks once. Returns 0, or the exit status with a sentence on stderr. */
 static int look(const struct options *o, struct seen *seen)
 {
 	int several = 0;
 
-	if (seen_find(o->job, seen)) {
-		fprintf(stderr, "sluice-top: /proc cannot be read: %s\n", strerror(errno));
+	if (find(o, seen))
 		return EXIT_NONE;
-	}
 	for (size_t i = 1; i < seen->n && !o->job && !o->all; i++)
 		if (strcmp(seen->ranks[i].who.job, seen->ranks[0].who.job)) {
 			fprintf(stderr, "%s %s", several++ ? "," : "sluice-top: your jobs here are",
@@ -194,8 +214,22 @@ static int has_rank(const struct seen *seen, int rank)
 	for (size_t i = 0; i < seen->n; i++)
 		if (rank < 0 || seen->ranks[i].who.rank == rank)
 			return 1;
-	fprintf(stderr, "sluice-top: rank %d does not run on this node\n", rank);
+	fprintf(stderr, "sluice-top: rank %d is not among the ranks that were found\n", rank);
 	return 0;
+}
+
+/* Waits until a look of one node, or with `all` of each node, has arrived. */
+static void await_nodes(const struct options *o, int all)
+{
+	int heard = 0, of = 0;
+
+	while (!stopped && (!heard || (all && heard < of))) {
+		struct pollfd fd = { .fd = nodes_fd(o->nodes), .events = POLLIN };
+
+		if (poll(&fd, 1, -1) > 0 && nodes_read(o->nodes))
+			return;
+		heard = nodes_heard(o->nodes, &of);
+	}
 }
 
 /* ---- the modes ------------------------------------------------------------------------------ */
@@ -231,19 +265,46 @@ static int run_merge(char **files, int n)
 	return failed ? EXIT_NONE : EXIT_SUCCESS;
 }
 
+/* Prints the pages of this node at each interval, for the viewer of another sluice-top. */
+static int run_relay(const struct options *o)
+{
+	const char *nodes = getenv("SLURM_STEP_NUM_NODES");
+	const int n = nodes ? (int)strtol(nodes, NULL, 10) : 1;
+	struct seen seen;
+
+	while (!find(o, &seen)) {
+		const int rc = relay_print(&seen, n, stdout);
+
+		seen_free(&seen);
+		if (rc || fflush(stdout))
+			break;
+		wait_for_key(o, o->interval_ms);
+	}
+	return EXIT_NONE;
+}
+
+/* Of other nodes, a new look has arrived after two intervals. */
 static int run_once(const struct options *o, struct seen *seen)
 {
-	struct view view = { .before = seen, .rank = o->rank, .color = 0 };
+	struct view view = { .before = seen, .rank = o->rank, .nodes = o->nodes != NULL };
 	struct seen now;
 	int height, rc;
 
 	screen_size(&view.width, &height);
-	wait_for_key(o->interval_ms);
+	wait_for_key(o, o->nodes ? 2 * o->interval_ms : o->interval_ms);
 	rc = look(o, &now);
 	if (!rc)
 		show_screen(&now, &view, stdout);
 	seen_free(&now);
 	return rc;
+}
+
+static void print_heard(const struct nodes *nodes, FILE *to)
+{
+	int of, heard = nodes_heard(nodes, &of);
+
+	if (heard < of)
+		fprintf(to, "%d of %d nodes have answered\n", heard, of);
 }
 
 /* Draws at each interval. Rates are those since the oldest of a few looks. */
@@ -258,21 +319,24 @@ static int run_live(const struct options *o, struct seen *first)
 		struct seen *now = &looks[n % LOOKS];
 		struct view view = { .before = &looks[(n > LOOKS - 1 ? n + 1 : 0) % LOOKS],
 				     .rank = o->rank,
+				     .nodes = o->nodes != NULL,
 				     .color = 1 };
 		char *text = NULL;
 		size_t bytes;
 		int height;
 		FILE *to;
 
-		if (wait_for_key(o->interval_ms))
+		if (wait_for_key(o, o->interval_ms))
 			break;
 		seen_free(now);
-		rc = seen_find(o->job, now);
+		rc = find(o, now);
 		to = rc || !now->n ? NULL : open_memstream(&text, &bytes);
 		if (!to)
 			break;
 		screen_size(&view.width, &height);
 		show_screen(now, &view, to);
+		if (o->nodes)
+			print_heard(o->nodes, to);
 		if (!fclose(to))
 			put_screen(text, height);
 		free(text);
@@ -280,16 +344,26 @@ static int run_live(const struct options *o, struct seen *first)
 	terminal_end();
 	for (int i = 0; i < LOOKS; i++)
 		seen_free(&looks[i]);
-	if (!stopped && rc)
-		fprintf(stderr, "sluice-top: /proc cannot be read: %s\n", strerror(errno));
-	return rc ? EXIT_NONE : EXIT_SUCCESS;
+	if (o->nodes && !stopped && *nodes_said(o->nodes))
+		fprintf(stderr, "sluice-top: srun has ended, and said: %s\n", nodes_said(o->nodes));
+	return rc;
 }
 
-static int run_look(const struct options *o)
+static int run_look(struct options *o)
 {
 	struct seen seen = { 0 };
-	int rc = look(o, &seen);
+	int rc;
 
+	if (o->all_nodes) {
+		o->nodes = nodes_begin(o->job, o->interval_ms);
+		if (!o->nodes) {
+			fprintf(stderr, "sluice-top: srun cannot be started: %s\n",
+				strerror(errno));
+			return EXIT_NONE;
+		}
+		await_nodes(o, o->mode != MODE_LIVE);
+	}
+	rc = look(o, &seen);
 	if (!rc && !has_rank(&seen, o->rank))
 		rc = EXIT_NONE;
 	if (!rc)
@@ -297,6 +371,8 @@ static int run_look(const struct options *o)
 		     o->mode == MODE_LIVE ? run_live(o, &seen) :
 					    run_text(o, &seen);
 	seen_free(&seen);
+	if (o->nodes)
+		nodes_end(o->nodes);
 	return rc;
 }
 
@@ -319,6 +395,8 @@ static int parse(int argc, char **argv, struct options *o)
 					       { "json", no_argument, NULL, 'J' },
 					       { "openmetrics", no_argument, NULL, 'M' },
 					       { "merge", no_argument, NULL, 'm' },
+					       { "nodes", no_argument, NULL, 'n' },
+					       { "relay", no_argument, NULL, 'R' },
 					       { "help", no_argument, NULL, 'h' },
 					       { "version", no_argument, NULL, 'V' },
 					       { NULL, 0, NULL, 0 } };
@@ -338,6 +416,8 @@ static int parse(int argc, char **argv, struct options *o)
 		case 'J': o->mode = MODE_JSON; break;
 		case 'M': o->mode = MODE_OPENMETRICS; break;
 		case 'm': o->mode = MODE_MERGE; break;
+		case 'n': o->all_nodes = 1; break;
+		case 'R': o->mode = MODE_RELAY; break;
 		case 'r':
 			rank = strtol(optarg, &end, 10);
 			if (*end || end == optarg || rank < 0 || rank > 1 << 20)
@@ -356,8 +436,8 @@ static int parse(int argc, char **argv, struct options *o)
 			return bad_usage("unknown, ambiguous or malformed option ",
 					 refused_option(argv, table, refused));
 		}
-	if (o->mode == MODE_MERGE && (o->job || o->all || o->rank >= 0))
-		return bad_usage("--merge takes files only, without --job, --all and --rank", "");
+	if (o->mode == MODE_MERGE && (o->job || o->all || o->all_nodes || o->rank >= 0))
+		return bad_usage("--merge takes files only, without another option", "");
 	if (o->mode == MODE_MERGE)
 		return optind < argc ? 0 : bad_usage("--merge needs files", "");
 	if (optind < argc)
@@ -366,6 +446,8 @@ static int parse(int argc, char **argv, struct options *o)
 		return bad_usage("one of --job and --all", "");
 	if (!o->job && !o->all && getenv("SLURM_JOB_ID"))
 		o->job = getenv("SLURM_JOB_ID");
+	if (o->all_nodes && (o->all || !o->job || !isdigit((unsigned char)*o->job)))
+		return bad_usage("--nodes needs --job with the number of a Slurm job", "");
 	if (o->mode == MODE_LIVE && !isatty(STDOUT_FILENO))
 		o->mode = MODE_ONCE;
 	return 0;
@@ -380,7 +462,9 @@ int main(int argc, char **argv)
 		return fflush(stdout) ? EXIT_NONE : EXIT_SUCCESS;
 	if (rc)
 		return rc;
-	rc = o.mode == MODE_MERGE ? run_merge(argv + optind, argc - optind) : run_look(&o);
+	rc = o.mode == MODE_MERGE ? run_merge(argv + optind, argc - optind) :
+	     o.mode == MODE_RELAY ? run_relay(&o) :
+				    run_look(&o);
 	if (fflush(stdout) || ferror(stdout)) {
 		fprintf(stderr, "sluice-top: cannot write to stdout\n");
 		return EXIT_NONE;

@@ -230,9 +230,10 @@ static void print_title(const struct seen *seen, size_t first, size_t end, const
 	for (size_t i = first + 1; i < end; i++)
 		nodes += strcmp(seen->ranks[i].who.node, seen->ranks[i - 1].who.node) != 0;
 	line(view, to, head_color,
-	     "job %s%s%s: %zu of %d ranks are here, on %d node%s; %d server%s; %s; up %s",
+	     "job %s%s%s: %zu of %d ranks are %s, on %d node%s; %d server%s; %s; up %s",
 	     *r->who.job ? r->who.job : "-", *r->who.step ? "." : "", r->who.step, end - first,
-	     r->who.size, nodes, nodes == 1 ? "" : "s", r->who.servers,
+	     r->who.size, view->nodes ? "shown" : "here", nodes, nodes == 1 ? "" : "s",
+	     r->who.servers,
 	     r->who.servers == 1 ? "" : "s", r->who.transports,
 	     time_text(seconds_since(r, r->who.start_ns), up));
 	if (m >= 0)
@@ -328,10 +329,8 @@ static void print_elsewhere(const struct seen *seen, size_t first, size_t end,
 			j++;
 		accounted += j == end;
 	}
-	if (*r->who.job && r->who.size > 0 && accounted < (size_t)r->who.size)
-		line(view, to, NULL,
-		     "ranks of other nodes: srun --overlap --jobid %s -w NODE --pty sluice-top",
-		     r->who.job);
+	if (*r->who.job && !view->nodes && accounted < (size_t)r->who.size)
+		line(view, to, NULL, "ranks of all nodes: sluice-top --nodes --job %s", r->who.job);
 }
 
 static void show_step(const struct seen *seen, size_t first, size_t end, const struct view *view,

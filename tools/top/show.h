@@ -10,6 +10,7 @@ struct view {
 	int width;                 /* of the screen, in characters */
 	int color;                 /* 1: with ANSI colors */
 	int rank;                  /* -1: all ranks in a table; otherwise this one in detail */
+	int nodes;                 /* 1: of all nodes, 0: of this node */
 };
 
 void show_screen(const struct seen *seen, const struct view *view, FILE *to);

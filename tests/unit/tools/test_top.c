@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The page that a rank writes, and its reader in sluice-top: what a page shows, that no block is
- * torn, that a reader gives up in the end, and that pages of other programs are refused. */
+ * torn, that a reader gives up in the end, that pages of other programs are refused, and that a
+ * page arrives from another node as it is or not at all. */
 #include "job/state.h"
+#include "tools/top/relay.h"
 #include "tools/top/show.h"
 #include "tools/top/waits.h"
 #include "ranks.h"
@@ -358,7 +360,7 @@ TEST(screen__of_a_lost_rank__says_so_and_names_the_other_nodes)
 	assert_non_null(strstr(text, "in 1 shard, up=all"));
 	assert_non_null(strstr(text, " 2000 "));
 	assert_non_null(strstr(text, " lost\n"));
-	assert_non_null(strstr(text, "srun --overlap --jobid 17 -w NODE --pty sluice-top\n"));
+	assert_non_null(strstr(text, "ranks of all nodes: sluice-top --nodes --job 17\n"));
 	free(text);
 }
 
@@ -398,4 +400,108 @@ TEST(wait__texts__name_the_ranks)
 		assert_int_equal(awaited_rank(&copied, 0), waits[i].first);
 		assert_int_equal(awaited_rank(&copied, 1), waits[i].second);
 	}
+}
+
+/* ---- pages from other nodes ------------------------------------------------------------------ */
+
+/* Prints a look at two ranks, of which the second has a model. Sets `looked` to the copies. */
+static char *relayed(struct seen_rank looked[2])
+{
+	const struct page_numbers numbers = { .ns = 9, .stats.density_up = 0.5 };
+	const struct page_model model = { .count = 5, .recipe = "up=topk(0.1)" };
+	const struct page_note note = { .number = PAGE_NOTES + 2, .text = "slow" };
+	const struct seen seen = { .ranks = looked, .n = 2 };
+	char *text = NULL;
+	size_t bytes;
+	FILE *to = open_memstream(&text, &bytes);
+
+	assert_non_null(to);
+	for (int i = 0; i < 2; i++) {
+		struct page_who who = make_page();
+
+		who.rank = i;
+		STORE(&page.who, &who);
+		if (i) {
+			STORE(&page.models[PAGE_MODELS - 1], &model);
+			STORE(&page.numbers[PAGE_MODELS - 1], &numbers);
+			STORE(&page.notes[2], &note);
+		}
+		assert_null(seen_copy(&page, sizeof(page), &looked[i]));
+		looked[i].pid = 70 + i;
+		looked[i].file = (ino_t)(7 + i);
+		looked[i].state = 'S';
+	}
+	assert_int_equal(relay_print(&seen, 3, to), 0);
+	assert_int_equal(fclose(to), 0);
+	return text;
+}
+
+/* Gives the lines of a text to a relay. Returns how many of them it has not understood. */
+static int take_all(struct relay *relay, const char *text)
+{
+	char line[RELAY_LINE];
+	int odd = 0;
+
+	for (size_t n; *text; text += n + (text[n] == '\n')) {
+		n = strcspn(text, "\n");
+		assert_true(n < sizeof(line));
+		memcpy(line, text, n);
+		line[n] = '\0';
+		const int rc = relay_take(relay, line);
+
+		assert_true(rc >= 0);
+		odd += rc;
+	}
+	return odd;
+}
+
+TEST(look__of_another_node__arrives_as_it_was)
+{
+	static struct seen_rank looked[2];
+	struct relay relay = { 0 };
+	char *text = relayed(looked);
+
+	for (int times = 0; times < 2; times++) {
+		assert_int_equal(take_all(&relay, text), 0);
+		assert_int_equal(relay.nodes, 3);
+		assert_int_equal(relay.ranks.n, 2);
+		assert_memory_equal(relay.ranks.ranks, looked, sizeof(looked));
+	}
+	assert_int_equal(relay_take(&relay, "n 3"), 0);
+	assert_int_equal(relay.ranks.n, 0);
+	relay_free(&relay);
+	free(text);
+}
+
+TEST(look__with_a_changed_byte__lacks_that_rank)
+{
+	static struct seen_rank looked[2];
+	char *text = relayed(looked);
+	const size_t first = (size_t)(strstr(text, "\nr ") - text);
+
+	for (size_t i = 0; i < first; i++) {
+		struct relay relay = { 0 };
+		const char was = text[i];
+
+		text[i] = was == '1' ? '2' : '1';
+		take_all(&relay, text);
+		assert_int_equal(relay.ranks.n, 1);
+		assert_memory_equal(relay.ranks.ranks, &looked[1], sizeof(looked[1]));
+		relay_free(&relay);
+		text[i] = was;
+	}
+	free(text);
+}
+
+TEST(lines__of_other_programs__are_not_understood)
+{
+	static const char *const lines[] = { "",      "w",	   "w x",	 "w 99999999 1",
+					     "r 1 S", "n",	   "n 0",	 "n x",
+					     "w -1 1", "r 1 S 1 1 1", "srun: error", "w 0 1 q" };
+	struct relay relay = { 0 };
+
+	for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
+		assert_int_equal(relay_take(&relay, lines[i]), 1);
+	assert_int_equal(relay.nodes, 0);
+	relay_free(&relay);
 }
