@@ -15,7 +15,7 @@ id=$(squeue -h -t R -o %A | tail -n 1)
 said=$("$top" --nodes --once 2>&1)
 [ $? = 3 ] && [[ $said = *"--nodes needs --job"* ]] || fail "--nodes without a job: $said"
 said=$("$top" --nodes --job 99999 --once 2>&1) && fail "a job that does not exist was found"
-[[ $said = *"srun has ended, and said: srun: "*99999* ]] || fail "a job that does not exist: $said"
+[[ $said = *"no node answers; the last line of srun is: squeue: job 99999 does not run"* ]] || fail "a job that does not exist: $said"
 
 "$top" --nodes --job "$id" --json >all || { show top; fail "--nodes --json: status $?"; }
 jq -e '[.ranks[] | [.rank, .node]] == [[0, "n1"], [1, "n2"], [2, "n3"], [3, "n4"]] and

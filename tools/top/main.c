@@ -145,14 +145,23 @@ static void put_screen(const char *text, int height)
 
 /* ---- finding ----------------------------------------------------------------------------- */
 
+static void explain_end(const struct nodes *nodes)
+{
+	const char *said = nodes_said(nodes);
+
+	fprintf(stderr, "sluice-top: no node answers%s%s\n",
+		*said ? "; the last line of srun is: " : "", said);
+}
+
 static void explain_none(const struct options *o, const struct seen *seen)
 {
 	char job[80] = "";
+	int of;
 
 	if (o->job)
 		snprintf(job, sizeof(job), " of job %.60s", o->job);
-	if (o->nodes && *nodes_said(o->nodes))
-		fprintf(stderr, "sluice-top: srun has ended, and said: %s\n", nodes_said(o->nodes));
+	if (o->nodes && !nodes_heard(o->nodes, &of))
+		explain_end(o->nodes);
 	fprintf(stderr,
 		"sluice-top: no rank%s of this user runs on %s; a job with SLUICE_TOP=no is not "
 		"shown\n",
@@ -344,8 +353,8 @@ static int run_live(const struct options *o, struct seen *first)
 	terminal_end();
 	for (int i = 0; i < LOOKS; i++)
 		seen_free(&looks[i]);
-	if (o->nodes && !stopped && *nodes_said(o->nodes))
-		fprintf(stderr, "sluice-top: srun has ended, and said: %s\n", nodes_said(o->nodes));
+	if (o->nodes && !stopped)
+		explain_end(o->nodes);
 	return rc;
 }
 

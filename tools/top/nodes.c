@@ -42,10 +42,26 @@ static void forget_step(void)
 		unsetenv(names[i]);
 }
 
+/* Returns the number of nodes of a running job, or 0. Without it, srun starts a step on one node. */
+static int count_nodes(const char *number)
+{
+	char command[64 + JOB_BYTES], line[JOB_BYTES] = "";
+	FILE *from;
+
+	snprintf(command, sizeof(command), "squeue -h -t R -j %s -o %%D", number);
+	from = popen(command, "re");
+	if (!from)
+		return 0;
+	if (!fgets(line, sizeof(line), from))
+		*line = '\0';
+	pclose(from);
+	return (int)strtol(line, NULL, 10);
+}
+
 /* srun has a session of its own, so that a Ctrl-C reaches only the viewer. */
 static void run_srun(const char *job, int interval_ms, int out, pid_t viewer)
 {
-	char number[JOB_BYTES], interval[32], program[PATH_MAX];
+	char number[JOB_BYTES], count[16], interval[32], program[PATH_MAX];
 	const ssize_t n = readlink("/proc/self/exe", program, sizeof(program) - 1);
 	const int null = open("/dev/null", O_RDONLY);
 
@@ -59,10 +75,17 @@ static void run_srun(const char *job, int interval_ms, int out, pid_t viewer)
 	    dup2(out, STDERR_FILENO) < 0)
 		_exit(CHILD_FAILED);
 	forget_step();
-	execlp("srun", "srun", "--jobid", number, "--overlap", "--mpi=none", "--ntasks-per-node=1",
-	       "--label", program, "--relay", "--job", job, "--interval", interval, (char *)NULL);
-	printf("srun cannot be started: %s\n", strerror(errno));
-	fflush(stdout);
+	const int nodes = count_nodes(number);
+
+	if (nodes < 1) {
+		dprintf(STDERR_FILENO, "squeue: job %s does not run\n", number);
+		_exit(CHILD_FAILED);
+	}
+	snprintf(count, sizeof(count), "%d", nodes);
+	execlp("srun", "srun", "--jobid", number, "--nodes", count, "--overlap", "--mpi=none",
+	       "--ntasks-per-node=1", "--label", program, "--relay", "--job", job, "--interval",
+	       interval, (char *)NULL);
+	dprintf(STDERR_FILENO, "srun: %s\n", strerror(errno));
 	_exit(CHILD_FAILED);
 }
 

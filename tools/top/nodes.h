@@ -19,7 +19,7 @@ int nodes_read(struct nodes *nodes);
 int nodes_heard(const struct nodes *nodes, int *of);
 /* Copies the ranks of the last looks. Returns 0, or -1 without memory. */
 int nodes_look(const struct nodes *nodes, struct seen *out);
-/* Returns the last line of srun itself, or "". */
+/* Returns the last line of srun or squeue themselves, or "". */
 const char *nodes_said(const struct nodes *nodes);
 /* Ends srun. */
 void nodes_end(struct nodes *nodes);
