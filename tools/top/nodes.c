@@ -42,7 +42,8 @@ static void forget_step(void)
 		unsetenv(names[i]);
 }
 
-/* Returns the number of nodes of a running job, or 0. Without it, srun starts a step on one node. */
+/* Returns the number of nodes of a running job, or 0. Without it, srun starts a step on one node
+ * only. */
 static int count_nodes(const char *number)
 {
 	char command[64 + JOB_BYTES], line[JOB_BYTES] = "";
@@ -167,7 +168,8 @@ static int take_line(struct nodes *nodes, const char *line)
 		rc = relay ? relay_take(relay, end + 2) : -1;
 	}
 	if (rc > 0)
-		snprintf(nodes->said, sizeof(nodes->said), "%s", line);
+		snprintf(nodes->said, sizeof(nodes->said), "%.*s",
+			 (int)sizeof(nodes->said) - 1, line);
 	return rc < 0 ? -1 : 0;
 }
 
