@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 enum { EXIT_NONE = 1, EXIT_BAD_USAGE = 3, WIDTH = 100, WIDTH_LEAST = 80, LOOKS = 4 };
+enum { PATIENCE_MS = 5000 };
 enum mode { MODE_LIVE, MODE_ONCE, MODE_JSON, MODE_OPENMETRICS, MODE_MERGE, MODE_RELAY };
 
 struct options {
@@ -145,23 +146,27 @@ static void put_screen(const char *text, int height)
 
 /* ---- finding ----------------------------------------------------------------------------- */
 
-static void explain_end(const struct nodes *nodes)
+/* Says on stderr how many nodes have answered, and what srun says. */
+static void explain_nodes(const struct nodes *nodes, const char *what)
 {
 	const char *said = nodes_said(nodes);
+	int of;
+	const int heard = nodes_heard(nodes, &of);
 
-	fprintf(stderr, "sluice-top: no node answers%s%s\n",
-		*said ? "; the last line of srun is: " : "", said);
+	fprintf(stderr, "sluice-top: %s; ", what);
+	if (of)
+		fprintf(stderr, "%d of %d nodes have answered", heard, of);
+	else
+		fputs("no node has answered", stderr);
+	fprintf(stderr, "%s%s\n", *said ? "; the last line of srun is: " : "", said);
 }
 
 static void explain_none(const struct options *o, const struct seen *seen)
 {
 	char job[80] = "";
-	int of;
 
 	if (o->job)
 		snprintf(job, sizeof(job), " of job %.60s", o->job);
-	if (o->nodes && !nodes_heard(o->nodes, &of))
-		explain_end(o->nodes);
 	fprintf(stderr,
 		"sluice-top: no rank%s of this user runs on %s; a job with SLUICE_TOP=no is not "
 		"shown\n",
@@ -184,7 +189,7 @@ static void keep_rank(struct seen *seen, int rank)
 	seen->n = n;
 }
 
-static int find(const struct options *o, struct seen *seen)
+static int read_ranks(const struct options *o, struct seen *seen)
 {
 	if (!(o->nodes ? nodes_look(o->nodes, seen) : seen_find(o->job, seen)))
 		return 0;
@@ -197,7 +202,7 @@ static int look(const struct options *o, struct seen *seen)
 {
 	int several = 0;
 
-	if (find(o, seen))
+	if (read_ranks(o, seen))
 		return EXIT_NONE;
 	for (size_t i = 1; i < seen->n && !o->job && !o->all; i++)
 		if (strcmp(seen->ranks[i].who.job, seen->ranks[0].who.job)) {
@@ -227,18 +232,27 @@ static int has_rank(const struct seen *seen, int rank)
 	return 0;
 }
 
-/* Waits until a look of one node, or with `all` of each node, has arrived. */
-static void await_nodes(const struct options *o, int all)
+/* Waits until a look of one node, or with `all` of each node, has arrived. A busy Slurm may start
+ * srun's step late, so it says for what it waits. Returns 0, or -1 if srun has ended before. */
+static int await_nodes(const struct options *o, int all)
 {
+	uint64_t warn_ns = now_ns() + (uint64_t)PATIENCE_MS * 1000000;
 	int heard = 0, of = 0;
 
-	while (!stopped && (!heard || (all && heard < of))) {
+	while (!heard || (all && heard < of)) {
 		struct pollfd fd = { .fd = nodes_fd(o->nodes), .events = POLLIN };
 
-		if (poll(&fd, 1, -1) > 0 && nodes_read(o->nodes))
-			return;
+		if (poll(&fd, 1, PATIENCE_MS) > 0 && nodes_read(o->nodes)) {
+			explain_nodes(o->nodes, "srun has ended");
+			return -1;
+		}
 		heard = nodes_heard(o->nodes, &of);
+		if (now_ns() < warn_ns)
+			continue;
+		explain_nodes(o->nodes, "waits for the nodes of the job");
+		warn_ns = now_ns() + (uint64_t)PATIENCE_MS * 1000000;
 	}
+	return 0;
 }
 
 /* ---- the modes ------------------------------------------------------------------------------ */
@@ -281,7 +295,7 @@ static int run_relay(const struct options *o)
 	const int n = nodes ? (int)strtol(nodes, NULL, 10) : 1;
 	struct seen seen;
 
-	while (!find(o, &seen)) {
+	while (!read_ranks(o, &seen)) {
 		const int rc = relay_print(&seen, n, stdout);
 
 		seen_free(&seen);
@@ -292,7 +306,7 @@ static int run_relay(const struct options *o)
 	return EXIT_NONE;
 }
 
-/* Of other nodes, a new look has arrived after two intervals. */
+/* A new look at another node arrives within two intervals. */
 static int run_once(const struct options *o, struct seen *seen)
 {
 	struct view view = { .before = seen, .rank = o->rank, .nodes = o->nodes != NULL };
@@ -338,7 +352,7 @@ static int run_live(const struct options *o, struct seen *first)
 		if (wait_for_key(o, o->interval_ms))
 			break;
 		seen_free(now);
-		rc = find(o, now);
+		rc = read_ranks(o, now);
 		to = rc || !now->n ? NULL : open_memstream(&text, &bytes);
 		if (!to)
 			break;
@@ -354,25 +368,15 @@ static int run_live(const struct options *o, struct seen *first)
 	for (int i = 0; i < LOOKS; i++)
 		seen_free(&looks[i]);
 	if (o->nodes && !stopped)
-		explain_end(o->nodes);
+		explain_nodes(o->nodes, "no rank is shown any more");
 	return rc;
 }
 
-static int run_look(struct options *o)
+static int run_look(const struct options *o)
 {
 	struct seen seen = { 0 };
-	int rc;
+	int rc = look(o, &seen);
 
-	if (o->all_nodes) {
-		o->nodes = nodes_begin(o->job, o->interval_ms);
-		if (!o->nodes) {
-			fprintf(stderr, "sluice-top: srun cannot be started: %s\n",
-				strerror(errno));
-			return EXIT_NONE;
-		}
-		await_nodes(o, o->mode != MODE_LIVE);
-	}
-	rc = look(o, &seen);
 	if (!rc && !has_rank(&seen, o->rank))
 		rc = EXIT_NONE;
 	if (!rc)
@@ -380,8 +384,21 @@ static int run_look(struct options *o)
 		     o->mode == MODE_LIVE ? run_live(o, &seen) :
 					    run_text(o, &seen);
 	seen_free(&seen);
-	if (o->nodes)
-		nodes_end(o->nodes);
+	return rc;
+}
+
+static int run_nodes(struct options *o)
+{
+	int rc = EXIT_NONE;
+
+	o->nodes = nodes_begin(o->job, o->interval_ms);
+	if (!o->nodes) {
+		fprintf(stderr, "sluice-top: srun cannot be started: %s\n", strerror(errno));
+		return EXIT_NONE;
+	}
+	if (!await_nodes(o, o->mode != MODE_LIVE))
+		rc = run_look(o);
+	nodes_end(o->nodes);
 	return rc;
 }
 
@@ -473,6 +490,7 @@ int main(int argc, char **argv)
 		return rc;
 	rc = o.mode == MODE_MERGE ? run_merge(argv + optind, argc - optind) :
 	     o.mode == MODE_RELAY ? run_relay(&o) :
+	     o.all_nodes	  ? run_nodes(&o) :
 				    run_look(&o);
 	if (fflush(stdout) || ferror(stdout)) {
 		fprintf(stderr, "sluice-top: cannot write to stdout\n");

@@ -59,7 +59,8 @@ static int count_nodes(const char *number)
 	return (int)strtol(line, NULL, 10);
 }
 
-/* srun has a session of its own, so that a Ctrl-C reaches only the viewer. */
+/* srun runs in its own session, so Ctrl-C ends only the viewer. If one reader fails, srun ends all:
+ * a viewer that missed a node would look like a job that lost it. */
 static void run_srun(const char *job, int interval_ms, int out, pid_t viewer)
 {
 	char number[JOB_BYTES], count[16], interval[32], program[PATH_MAX];
@@ -84,8 +85,8 @@ static void run_srun(const char *job, int interval_ms, int out, pid_t viewer)
 	}
 	snprintf(count, sizeof(count), "%d", nodes);
 	execlp("srun", "srun", "--jobid", number, "--nodes", count, "--overlap", "--mpi=none",
-	       "--ntasks-per-node=1", "--label", program, "--relay", "--job", job, "--interval",
-	       interval, (char *)NULL);
+	       "--ntasks-per-node=1", "--kill-on-bad-exit=1", "--label", program, "--relay",
+	       "--job", job, "--interval", interval, (char *)NULL);
 	dprintf(STDERR_FILENO, "srun: %s\n", strerror(errno));
 	_exit(CHILD_FAILED);
 }

@@ -15,7 +15,7 @@
 
 enum { RELAY_LINE = 800 };
 
-/* What one node has sent. The caller begins with zeros. */
+/* The pages that one node has sent. Zero it before the first call. */
 struct relay {
 	uint64_t *words;     /* of the page that arrives, or NULL */
 	struct seen arrives; /* ranks of the look that arrives */
