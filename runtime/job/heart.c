@@ -356,7 +356,7 @@ static void judge_silence(sluice_job *job, int peer, uint64_t now)
 	struct endpoint *e = job->peers[peer].endpoint;
 	const uint64_t silent = now > last_ns(h) ? now - last_ns(h) : 0;
 	const uint64_t answered_ns = probe_answered_ns(heart->probe, peer);
-	const uint64_t since = h->renewed_ns ? h->renewed_ns : h->asked_ns;
+	const uint64_t since = h->renewed_ns > h->asked_ns ? h->renewed_ns : h->asked_ns;
 	char why[240];
 	if (silent <= job->budget.doubt_ns) {
 		if (h->asked && now > since && now - since > job->budget.link_lost_ns)

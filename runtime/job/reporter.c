@@ -52,7 +52,8 @@ struct reporter {
  * sluice_finalize(). */
 static _Atomic(struct reporter *) last;
 /* The value of `last` from exit() on. */
-static struct reporter exiting;
+static char exit_mark;
+#define EXITING ((struct reporter *)(void *)&exit_mark)
 
 /* ---- names of files --------------------------------------------------------------------- */
 
@@ -405,7 +406,7 @@ struct trace *reporter_trace(const sluice_job *job)
 	return job->root->reporter ? job->root->reporter->trace : NULL;
 }
 
-static void flush(struct reporter *r)
+static void write_last(struct reporter *r)
 {
 	reporter_stop(r->job);
 	if (r->trace && !r->flushed)
@@ -417,7 +418,7 @@ static void flush(struct reporter *r)
 static int take_from_exit(struct reporter *r)
 {
 	struct reporter *own = r;
-	if (r->is_last && !atomic_compare_exchange_strong(&last, &own, NULL) && own == &exiting)
+	if (r->is_last && !atomic_compare_exchange_strong(&last, &own, NULL) && own == EXITING)
 		return 0;
 	r->is_last = 0;
 	return 1;
@@ -426,7 +427,7 @@ static int take_from_exit(struct reporter *r)
 void reporter_flush(sluice_job *job)
 {
 	if (job->reporter && take_from_exit(job->reporter))
-		flush(job->reporter);
+		write_last(job->reporter);
 }
 
 void reporter_stop(sluice_job *job)
@@ -448,7 +449,7 @@ void reporter_close(sluice_job *job)
 	struct reporter *r = job->reporter;
 	if (!r || !take_from_exit(r))
 		return;
-	flush(r);
+	write_last(r);
 	http_close(&r->http);
 	if (r->ends >= 0)
 		close(r->ends);
@@ -465,10 +466,10 @@ static struct reporter *volatile leaked __attribute__((unused));
  * would repeat for ever. */
 __attribute__((destructor)) static void report_at_exit(void)
 {
-	struct reporter *r = atomic_exchange(&last, &exiting);
+	struct reporter *r = atomic_exchange(&last, EXITING);
 	if (!r || r->job->process.pid != getpid())
 		return;
 	log_set_sink(NULL, NULL); /* the program's sink may not exist any more */
-	flush(r);
+	write_last(r);
 	leaked = r;
 }

@@ -151,7 +151,7 @@ const char *seen_copy(const void *bytes_of_page, size_t bytes, struct seen_rank 
 
 /* ---- the other way --------------------------------------------------------------- */
 
-static void set(_Atomic uint64_t *words, const void *contents, size_t bytes)
+static void put_words(_Atomic uint64_t *words, const void *contents, size_t bytes)
 {
 	for (size_t i = 0; i < bytes / sizeof(uint64_t); i++) {
 		uint64_t word;
@@ -160,7 +160,7 @@ static void set(_Atomic uint64_t *words, const void *contents, size_t bytes)
 		atomic_store_explicit(&words[i], word, memory_order_relaxed);
 	}
 }
-#define SET(block, contents) set((block).words, contents, sizeof(*(contents)))
+#define SET(block, contents) put_words((block).words, contents, sizeof(*(contents)))
 
 void seen_page(const struct seen_rank *rank, void *bytes_of_page)
 {
