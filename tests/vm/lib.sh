@@ -70,6 +70,28 @@ node_of() { cut -d' ' -f2 "$SCRATCH/pid.$1"; } # RANK
 
 now_ms() { local t=${EPOCHREALTIME/./}; echo $((t / 1000)); }
 
+# Measures from now on by how much a process that only sleeps wakes up too late, which shows how long the whole
+# machine stood still. stall_ends ends this, and sets stall to the longest delay in ms.
+stall_watch() {
+	(
+		longest=0 ended=
+		trap 'ended=1' TERM
+		until [ -n "$ended" ]; do
+			slept=$(now_ms)
+			sleep 0.05
+			late=$(($(now_ms) - slept - 50))
+			[ $late -le $longest ] || longest=$late
+		done
+		echo "$longest" >"$SCRATCH/stall"
+	) &
+	stall_pid=$!
+}
+stall_ends() {
+	kill -TERM "$stall_pid"
+	wait "$stall_pid"
+	stall=$(cat "$SCRATCH/stall")
+}
+
 # Waits until FILE has LINES lines (complete steps, in a metrics file). Returns 1 at a timeout, or if the job
 # of job_start has ended.
 wait_lines() { # FILE LINES SECONDS

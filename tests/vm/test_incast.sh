@@ -12,11 +12,24 @@ bench=$(program sluice-bench)
 tc qdisc replace dev v1 root tbf rate 25mbit burst 128kb limit 8mb || fail "no tbf"
 sent() { cat /sys/class/net/v1/statistics/tx_bytes; }
 export SLUICE_LOST_AFTER=2s SLUICE_SERVERS=1 SLUICE_LOG=warn
-before=$(sent)
-began=$(now_ms)
-job_ok incast 6 "$bench" step --count 3M --recipe "up=all down=all memory=none update=sgd" --shards 1 --warmup 0 --steps 2
-took=$(($(now_ms) - began))
-bytes=$(($(sent) - before))
+push() {
+	before=$(sent)
+	began=$(now_ms)
+	stall_watch
+	job incast 6 "$bench" step --count 3M --recipe "up=all down=all memory=none update=sgd" --shards 1 --warmup 0 --steps 2
+	status=$?
+	stall_ends
+	took=$(($(now_ms) - began))
+	bytes=$(($(sent) - before))
+}
+push
+# A machine that stands still for a second silences all ranks at once, which says nothing about the links.
+for try in 2 3; do
+	[ $status != 0 ] && [ "$stall" -ge 1000 ] || break
+	echo "| the machine stood still for $stall ms during the job: try $try"
+	push
+done
+[ $status = 0 ] || { show incast; fail "job incast ended with status $status; the machine stood still for up to $stall ms"; }
 ! grep -h 'is lost' incast.err.* || fail "a rank was lost"
 dropped=$(tc -s qdisc show dev v1 | sed -n 's/.*dropped \([0-9]*\),.*/\1/p' | head -n 1)
 echo "| $((bytes / 1000000)) MB through a cable of 25 Mb/s in $took ms, $dropped packets dropped;" \
