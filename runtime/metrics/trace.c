@@ -28,6 +28,15 @@ static unsigned this_thread(void)
 	return number;
 }
 
+const char *trace_kind_name(enum trace_kind kind)
+{
+	static const char *const names[TRACE_KINDS] = { "compress", "push",   "wait", "pull",
+							"apply",    "device", "sum",  "publish",
+							"read",     "step" };
+
+	return names[kind];
+}
+
 struct trace *trace_open(void)
 {
 	this_thread();

@@ -15,7 +15,10 @@ enum trace_kind {
 	TRACE_WAIT,
 	TRACE_PULL,
 	TRACE_APPLY,
-	TRACE_DEVICE, /* a wait for a GPU */
+	TRACE_DEVICE,  /* a wait for a GPU */
+	TRACE_SUM,     /* a shard takes messages of workers */
+	TRACE_PUBLISH, /* a shard takes the last messages of a step and publishes its change */
+	TRACE_READ,    /* READs of publications are under way */
 	TRACE_STEP,
 	TRACE_KINDS
 };
@@ -27,6 +30,9 @@ struct trace_slice {
 	uint64_t step; /* of TRACE_STEP: its number */
 	uint64_t begin_ns, end_ns;
 };
+
+/* Returns "compress", "push" and so on. */
+const char *trace_kind_name(enum trace_kind kind);
 
 struct trace;
 /* Returns NULL without memory. */

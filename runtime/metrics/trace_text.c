@@ -6,18 +6,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The row of a model's steps is STEPS_ROW plus the model's number. */
+/* The row of a model's steps is STEPS_ROW plus the model's number, and that of its READs, which go
+ * on while threads work, READS_ROW plus that number. */
 enum {
 	CALLS_ROW = 1,
+	MODELS = 1 << 16,
 	STEPS_ROW = 1024,
-	ROWS = STEPS_ROW + (1 << 16),
+	READS_ROW = STEPS_ROW + MODELS,
+	ROWS = READS_ROW + MODELS,
 	LEAST_GAP_NS = 1000,
 	LINE_BYTES = 1024
 };
 static const uint64_t epoch_s = 1767225600; /* 2026-01-01, so that a double has nanoseconds */
-
-static const char *const kind_names[TRACE_KINDS] = { "compress", "push",   "wait", "pull",
-						     "apply",    "device", "step" };
 
 static const char first_line[] = "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"program\":"
 				 "\"Sluice\",\"meeting\":\"%016" PRIx64 "\"},\"traceEvents\":[";
@@ -97,7 +97,9 @@ static int by_begin(const void *a, const void *b)
 
 static int row_of_slice(const struct trace_slice *s)
 {
-	return s->kind == TRACE_STEP ? STEPS_ROW + (int)s->model : (int)s->thread;
+	return s->kind == TRACE_STEP ? STEPS_ROW + (int)s->model :
+	       s->kind == TRACE_READ ? READS_ROW + (int)s->model :
+				       (int)s->thread;
 }
 
 /* Names the rows that have slices. */
@@ -112,7 +114,9 @@ static void print_rows(struct print *p, const struct trace_slice *slices, size_t
 		if (seen[row / 8] & 1 << row % 8)
 			continue;
 		seen[row / 8] = (uint8_t)(seen[row / 8] | 1 << row % 8);
-		if (row >= STEPS_ROW)
+		if (row >= READS_ROW)
+			snprintf(name, sizeof(name), "reads of model %d", row - READS_ROW);
+		else if (row >= STEPS_ROW)
 			snprintf(name, sizeof(name), "steps of model %d", row - STEPS_ROW);
 		else if (row == CALLS_ROW)
 			snprintf(name, sizeof(name), "calls");
@@ -129,19 +133,19 @@ static void print_slices(struct print *p, const struct trace_slice *slices, size
 
 	for (size_t i = 0; i < n; i++) {
 		const struct trace_slice *s = &slices[i];
+		const int row = row_of_slice(s);
 
 		if (s->kind == TRACE_STEP) {
 			snprintf(name, sizeof(name), "step %" PRIu64, s->step);
-			print_slice(p, name, row_of_slice(s), s->begin_ns, s->end_ns, s->model);
+			print_slice(p, name, row, s->begin_ns, s->end_ns, s->model);
 			continue;
 		}
 		/* Between two calls, the program computes. */
-		if (s->thread == CALLS_ROW && calls_end && s->begin_ns > calls_end + LEAST_GAP_NS)
+		if (row == CALLS_ROW && calls_end && s->begin_ns > calls_end + LEAST_GAP_NS)
 			print_slice(p, "program", CALLS_ROW, calls_end, s->begin_ns, s->model);
-		if (s->thread == CALLS_ROW && s->end_ns > calls_end)
+		if (row == CALLS_ROW && s->end_ns > calls_end)
 			calls_end = s->end_ns;
-		print_slice(p, kind_names[s->kind], row_of_slice(s), s->begin_ns, s->end_ns,
-			    s->model);
+		print_slice(p, trace_kind_name(s->kind), row, s->begin_ns, s->end_ns, s->model);
 	}
 }
 

@@ -24,6 +24,13 @@ void shown_open(sluice_model *model)
 	stopwatch_trace(&model->stopwatch, reporter_trace(job), model->id);
 }
 
+void shown_trace(sluice_model *model, struct trace *trace)
+{
+	progress_take(model->job);
+	stopwatch_trace(&model->stopwatch, trace, model->id);
+	progress_release(model->job);
+}
+
 void shown_close(sluice_model *model)
 {
 	page_give_back(model->job, model->shown);

@@ -8,6 +8,9 @@
 /* Takes an entry of the page and writes what does not change in it. */
 void shown_open(sluice_model *model);
 void shown_close(sluice_model *model);
+/* Writes the model's slices into this trace from now on, or into none if it is NULL, instead of
+ * SLUICE_TRACE's. */
+void shown_trace(sluice_model *model, struct trace *trace);
 /* Called where a step ends, by the thread that works with the model. Threads that hold the job's
  * token also count, so this takes it, unless another thread holds it: the next step then shows
  * both. */

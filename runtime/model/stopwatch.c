@@ -35,18 +35,33 @@ void stopwatch_step(struct stopwatch *watch, uint64_t step)
 	trace_add(watch->trace, &slice);
 }
 
-static void add_slice(const struct stopwatch *watch, unsigned sums, uint64_t began, uint64_t end)
+static void add_slice(const struct stopwatch *watch, enum trace_kind kind, uint64_t began,
+		      uint64_t end)
 {
-	const enum trace_kind kind = sums & TIME_DEVICE   ? TRACE_DEVICE :
-				     sums & TIME_WAIT     ? TRACE_WAIT :
-				     sums & TIME_COMPRESS ? TRACE_COMPRESS :
-				     sums & TIME_PUSH     ? TRACE_PUSH :
-				     sums & TIME_PULL     ? TRACE_PULL :
-							    TRACE_APPLY;
-
 	trace_add(watch->trace,
 		  &(struct trace_slice){
 			  .kind = kind, .model = watch->model, .begin_ns = began, .end_ns = end });
+}
+
+uint64_t stopwatch_slice(const struct stopwatch *watch)
+{
+	return watch->trace ? now_ns() : 0;
+}
+
+void stopwatch_slice_ends(const struct stopwatch *watch, enum trace_kind kind, uint64_t began)
+{
+	if (began && watch->trace)
+		add_slice(watch, kind, began, now_ns());
+}
+
+static enum trace_kind kind_of(unsigned sums)
+{
+	return sums & TIME_DEVICE   ? TRACE_DEVICE :
+	       sums & TIME_WAIT     ? TRACE_WAIT :
+	       sums & TIME_COMPRESS ? TRACE_COMPRESS :
+	       sums & TIME_PUSH     ? TRACE_PUSH :
+	       sums & TIME_PULL     ? TRACE_PULL :
+				      TRACE_APPLY;
 }
 
 void stopwatch_end(struct stopwatch *watch, unsigned sums, const struct lap *lap)
@@ -55,8 +70,7 @@ void stopwatch_end(struct stopwatch *watch, unsigned sums, const struct lap *lap
 	const uint64_t now = now_ns(), ns = now - lap->began - inner;
 
 	if (watch->trace)
-		add_slice(watch, sums, lap->began, now);
-
+		add_slice(watch, kind_of(sums), lap->began, now);
 	for (unsigned i = 0; i < TIME_SUMS; i++)
 		if (sums & 1u << i)
 			watch->ns[i] += ns;

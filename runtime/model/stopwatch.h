@@ -26,11 +26,16 @@ struct stopwatch {
 	uint64_t steps, step_ns; /* the last step in the trace, and when it ended */
 };
 
-/* Adds all laps from now on to the trace, unless it is NULL. */
+/* Adds all laps from now on to the trace, or to none if it is NULL. */
 void stopwatch_trace(struct stopwatch *watch, struct trace *trace, uint32_t model);
 /* Adds a step to the trace that ends now, unless this number is in the trace. One thread calls
  * this. */
 void stopwatch_step(struct stopwatch *watch, uint64_t step);
+
+/* Begins a slice that belongs to no sum. Returns 0 without a trace, and then reads no clock. */
+uint64_t stopwatch_slice(const struct stopwatch *watch);
+/* Adds the slice that began at `began` to the trace. Adds nothing if began is 0. */
+void stopwatch_slice_ends(const struct stopwatch *watch, enum trace_kind kind, uint64_t began);
 
 struct lap {
 	uint64_t began;

@@ -285,6 +285,19 @@ static int is_short(const struct shard *shard)
 	return pushed + shard->at->span <= TOGETHER_COORDINATES;
 }
 
+static int advance(struct shard *shard)
+{
+	const uint64_t published = shard->published;
+	const uint64_t began = stopwatch_slice(shard->model.stopwatch);
+	const int moved = shard_closing(shard)->advance(shard);
+
+	if (moved)
+		stopwatch_slice_ends(shard->model.stopwatch,
+				     shard->published == published ? TRACE_SUM : TRACE_PUBLISH,
+				     began);
+	return moved;
+}
+
 int shards_advance(sluice_model *model)
 {
 	int moved = 0, waiting = 0;
@@ -292,7 +305,7 @@ int shards_advance(sluice_model *model)
 	for (uint32_t i = 0; i < model->n_own && !model->job->failure.code; i++) {
 		struct shard *shard = &model->shards[i];
 
-		moved |= shard_closing(shard)->advance(shard);
+		moved |= advance(shard);
 		if (model->n_own == 1 || !is_short(shard))
 			moved |= inboxes_notify(shard);
 		else

@@ -53,6 +53,8 @@ struct lanes {
 	struct lane *to; /* [shard][holder] */
 	int shared;      /* 1: some rank holds several shards */
 	int arrived;     /* number of shards with a READ that has ended and was not handled yet */
+	int reading;     /* number of shards with a READ under way */
+	uint64_t reading_since; /* for the trace */
 	uint64_t awaits; /* the step for which lanes_await_slots() waits */
 };
 
@@ -75,8 +77,15 @@ static const struct lane *lane_from(const struct lanes *lanes, uint32_t shard)
 
 static void set_down(struct lanes *lanes, struct shard_io *io, enum lane_down down)
 {
+	const int before = lanes->reading;
+
 	lanes->arrived += (down == DOWN_ARRIVED) - (io->down == DOWN_ARRIVED);
+	lanes->reading += (down == DOWN_READING) - (io->down == DOWN_READING);
 	io->down = down;
+	if (!before && lanes->reading)
+		lanes->reading_since = stopwatch_slice(lanes->of.stopwatch);
+	else if (before && !lanes->reading)
+		stopwatch_slice_ends(lanes->of.stopwatch, TRACE_READ, lanes->reading_since);
 }
 
 /* ---- memory ---------------------------------------------------------------- */
@@ -561,7 +570,7 @@ static void read_bytes(struct lanes *lanes, uint32_t shard, uint64_t offset, siz
 							 shard) };
 	int rc = e->transport->ops->post(e, &t);
 	if (!rc) {
-		io->down = DOWN_READING;
+		set_down(lanes, io, DOWN_READING);
 		io->read_bytes = (uint32_t)bytes;
 	} else if (rc != SLUICE_EAGAIN && rc != SLUICE_EPEER)
 		job_fail(lanes->of.job, rc, lanes->of.job->rank,

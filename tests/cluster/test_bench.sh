@@ -55,6 +55,32 @@ says step.out '^per worker and step: pushed [0-9]+ bytes' || fail "no bytes"
 # the notices.
 says step.out '^rank 0 over self, per step: 2\.0 puts \([0-9]+ bytes, 2\.0 with notify\), 1\.0 gets' || fail "self"
 sed -n 's/^push and pull/| step of 100K, 4 workers: &/p' step.out
+
+# The time line has rows of all workers: what the calls did, and what the shards did, which not every rank owns.
+job_ok timeline 4 step --count 100K --steps 20 --timeline
+bar=' +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9]+ +\|[ .#]{64}\|$'
+for rank in 0 1 2 3; do
+	for what in compress push apply; do
+		says timeline.out "^ +$rank +$what$bar" || fail "no row $what of rank $rank"
+	done
+done
+says timeline.out "^ +[0-3] +publish$bar" || fail "no shard publishes"
+job_ok timeline.json 2 step --count 100K --steps 5 --timeline --json
+if command -v python3 >/dev/null; then
+	python3 -c '
+import json, sys
+o = json.load(open(sys.argv[1]))["timeline"]
+assert o["ms"] > 0 and [w["rank"] for w in o["workers"]] == [0, 1], o
+for w in o["workers"]:
+    assert {s["kind"] for s in w["slices"]} >= {"compress", "push", "apply"}, w
+    assert all(s["begin_ms"] <= s["end_ms"] and s["thread"] > 0 for s in w["slices"]), w
+assert any(s["kind"] == "publish" for w in o["workers"] for s in w["slices"]), o' \
+		timeline.json.out || fail "JSON of the time line"
+fi
+if command -v jq >/dev/null && command -v gnuplot >/dev/null; then
+	"$TOP/tools/bench/timeline-plot" -o timeline.svg "timeline.json.out=two ranks" || fail "timeline-plot"
+	says timeline.svg 'two ranks' || fail "the picture of the time line has no title"
+fi
 srun_options=(--export=ALL,SLUICE_SERVERS=1)
 job_ok servers 3 step --count 10K --steps 5 --gradient zeros --json
 srun_options=()

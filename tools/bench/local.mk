@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 bin_PROGRAMS += sluice-bench
 # Selection beside other libraries, a step beside MPI, pictures; not installed.
-EXTRA_DIST += tools/bench/RESULTS.md tools/bench/peers.py tools/bench/allreduce.py tools/bench/select-plot \
+EXTRA_DIST += tools/bench/RESULTS.md tools/bench/peers.py tools/bench/allreduce.py tools/bench/select-plot tools/bench/timeline-plot \
 	tools/bench/network.py tools/bench/race.py tools/bench/race_moves.py tools/bench/race_train.py
 # What needs no job, for the unit tests too.
 noinst_LTLIBRARIES += libbench.la
@@ -25,6 +25,7 @@ sluice_bench_SOURCES = tools/bench/main.c \
 	tools/bench/resident.c tools/bench/resident.h \
 	tools/bench/step_limits.c tools/bench/step_limits.h \
 	tools/bench/step_memory.c tools/bench/step_memory.h \
-	tools/bench/table.c tools/bench/table.h
+	tools/bench/table.c tools/bench/table.h \
+	tools/bench/timeline.c tools/bench/timeline.h
 # With private symbols: what codec and reduce measure is not exported.
 sluice_bench_LDADD = libbench.la libinternal.la -lm

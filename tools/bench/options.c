@@ -67,6 +67,7 @@ void options_print_help(void)
 	      "  --accumulate     gradients are added to the residual by the program "
 	      "(sluice_accumulator), outside of the\n"
 	      "                   measured time, instead of being pushed\n"
+	      "  --timeline       print what each worker did during one step, and when\n"
 	      "  --seed N         of the gradients; default 1\n"
 	      "\n"
 	      "select, codec, reduce\n"
@@ -196,6 +197,7 @@ static const struct option table[] = { { "sizes", required_argument, NULL, 'z' }
 				       { "torch", required_argument, NULL, 'T' },
 				       { "shards", required_argument, NULL, 'p' },
 				       { "accumulate", no_argument, NULL, 'a' },
+				       { "timeline", no_argument, NULL, 'L' },
 				       { "limit", no_argument, NULL, 'l' },
 				       { "json", no_argument, NULL, 'j' },
 				       { "help", no_argument, NULL, 'h' },
@@ -218,6 +220,7 @@ static unsigned tests_with(int key)
 	case 'p':
 	case 'c':
 	case 'e':
+	case 'L':
 	case 'g': return STEP;
 	case 'd': return STEP | VECTORS;
 	case 'n':
@@ -329,7 +332,7 @@ static int check_together(const struct options *o, const char *given,
 		return complain(complaint, strcat(what, " needs --device"), "cuda");
 	}
 	for (int i = 0; table[i].name && o->axes; i++)
-		if (given[i] && strchr("ybgl", table[i].val))
+		if (given[i] && strchr("ybglL", table[i].val))
 			return complain(complaint,
 					"--axes varies the vectors itself, so it excludes",
 					table[i].name);
@@ -373,6 +376,7 @@ int options_parse(int argc, char **argv, struct options *out, char complaint[COM
 		o.action = key == 'h' ? ACTION_HELP : key == 'V' ? ACTION_VERSION : o.action;
 		o.json |= key == 'j';
 		o.limit |= key == 'l';
+		o.timeline |= key == 'L';
 		o.accumulate |= key == 'a';
 		o.axes |= key == 'x';
 		given_warmup |= key == 'u';

@@ -44,6 +44,7 @@ struct options {
 	uint64_t shards;            /* step: 0 means the library's default */
 	int accumulate;             /* step: the program adds gradients to sluice_accumulator()'s
 				       vector */
+	int timeline;               /* step: print the time line of one step */
 	uint64_t seed;
 	uint64_t n, k;  /* select, codec, reduce: elements; selected elements (k 0: by density) */
 	double density; /* select: 0 means 0.001, 0.01 and 0.1 */

@@ -9,6 +9,7 @@
 #include "tools/bench/select_data.h"
 #include "tools/bench/step_limits.h"
 #include "tools/bench/step_memory.h"
+#include "tools/bench/timeline.h"
 #include "tools/json.h"
 #include <math.h>
 #include <stddef.h>
@@ -44,6 +45,7 @@ struct bench {
 	double copy_ms; /* with --axes: time of a copy of the gradient on the GPU */
 	struct samples ms;
 	struct step_limits limits; /* with --limit */
+	struct timeline *timeline; /* with --timeline; otherwise NULL */
 	struct resident before_open;
 	struct step_memory memory;
 	sluice_model_stats before, after;
@@ -78,7 +80,11 @@ static int one_step(struct bench *b, uint64_t step, double *ms_out)
 		rc = sluice_push(b->model, gradient);
 	if (!rc)
 		rc = sluice_pull(b->model, b->params);
-	*ms_out = (double)(now_ns() - began) * 1e-6;
+	const uint64_t ended = now_ns();
+
+	if (b->timeline)
+		timeline_step(b->timeline, began, ended);
+	*ms_out = (double)(ended - began) * 1e-6;
 	return rc;
 }
 
@@ -122,6 +128,18 @@ static int barrier_alone(struct bench *b, sluice_transport_stats *barrier)
 	return rc;
 }
 
+/* Begins to record the time line on all workers, or on none. */
+static int with_timeline(struct bench *b)
+{
+	double lacking;
+	int rc;
+
+	b->timeline = timeline_open(b->model);
+	lacking = !b->timeline;
+	rc = sluice_sum(b->job, &lacking, 1);
+	return rc || !(lacking > 0) ? rc : SLUICE_ENOMEM;
+}
+
 static int measure(struct bench *b)
 {
 	const struct options *o = b->options;
@@ -148,6 +166,8 @@ static int measure(struct bench *b)
 		rc = SLUICE_ENOMEM;
 	if (!rc && o->limit && step_limits_open(&b->limits, o->count, (uint64_t)steps))
 		rc = SLUICE_ENOMEM;
+	if (!rc && o->timeline)
+		rc = with_timeline(b);
 	if (!rc)
 		rc = barrier_alone(b, barrier);
 	if (!rc)
@@ -245,7 +265,6 @@ static void print_json(struct bench *b, const double s[SUMS], struct summary ms)
 	json_number(stdout, b->memory.regions);
 	printf(",\"resident_share_max\":");
 	json_number(stdout, b->memory.fullest);
-	puts("}");
 }
 
 /* Prints each pass over a vector of that length, with the step and its largest part as multiples of
@@ -323,6 +342,10 @@ static int work(struct bench *b)
 		else
 			print_text(b, s, samples_summary(&b->ms));
 	}
+	if (!rc && b->timeline)
+		rc = timeline_print(b->timeline, b->job, b->options->json);
+	if (!rc && b->options->json && sluice_rank(b->job) == 0)
+		puts("}");
 	return rc;
 }
 
@@ -417,6 +440,7 @@ static int with_model(struct bench *b, int (*then)(struct bench *b))
 	rc = sluice_model_open(b->job, &attr, b->params, &b->model);
 	if (!rc)
 		rc = sluice_is_worker(b->job) ? then(b) : sluice_serve(b->model);
+	timeline_close(&b->timeline);
 	sluice_model_close(&b->model);
 	samples_close(&b->ms);
 	step_limits_close(&b->limits);

@@ -111,9 +111,13 @@ TEST(text__of_a_step__has_its_parts_and_the_program)
 	add(trace, TRACE_COMPRESS, 0, 1000, 5000);
 	add(trace, TRACE_PULL, 0, 9000, 9500);
 	add(trace, TRACE_WAIT, 0, 8000, 10000);
+	add(trace, TRACE_PUBLISH, 0, 8500, 8600);
+	add(trace, TRACE_READ, 0, 4500, 9900); /* goes on while the program computes */
 	add(trace, TRACE_STEP, 1, 0, 10000);
 	text = print(trace, 3, 1);
-	assert_int_equal(count(text, "\"ph\":\"X\""), 6);
+	assert_int_equal(count(text, "\"ph\":\"X\""), 8);
+	assert_int_equal(count(text, "\"args\":{\"name\":\"reads of model 1\"}"), 1);
+	assert_int_equal(count(text, "\"dur\":0.100,\"cat\":\"sluice\",\"name\":\"publish\""), 1);
 	assert_int_equal(count(text, "\"name\":\"program\""), 1);
 	assert_int_equal(count(text, "\"dur\":3.000,\"cat\":\"sluice\",\"name\":\"program\""), 1);
 	assert_int_equal(count(text, "\"dur\":10.000,\"cat\":\"sluice\",\"name\":\"step 1\""), 1);

@@ -142,6 +142,7 @@ TEST(options__of_another_test__are_refused)
 		{ "--recipe", "up=all", "step" },
 		{ "--gradient", "laplace", "step" },
 		{ "--accumulate", NULL, "step" },
+		{ "--timeline", NULL, "step" },
 		{ "--seed", "3", "step select codec reduce" },
 		{ "--n", "100", "select codec reduce" },
 		{ "--k", "10", "select codec reduce" },
