@@ -4,7 +4,8 @@ fake_ofi = tests/fakes/ofi/fake_ofi.c tests/fakes/ofi/fake_ofi_moves.c tests/fak
 	tests/fakes/ofi/fake_ofi_parts.h
 # The verbs transport over a card and a connection manager made of memory: their symbols come first.
 fake_fabric = tests/fakes/verbs/fake_verbs.c tests/fakes/verbs/fake_completions.c \
-	tests/fakes/verbs/fake_wires.c tests/fakes/verbs/fake_datagrams.c tests/fakes/verbs/fake_cm.c \
+	tests/fakes/verbs/fake_wires.c tests/fakes/verbs/fake_placing.c \
+	tests/fakes/verbs/fake_datagrams.c tests/fakes/verbs/fake_cm.c \
 	tests/fakes/verbs/fake_fabric.h
 fake_pmix = tests/fakes/pmix/fake_pmix.c tests/fakes/pmix/fake_pmix.h
 

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { FAKE_RANKS = 8, FAKE_RECORD_BYTES = 4096 };
+enum { FAKE_RANKS = 512, FAKE_RECORD_BYTES = 4096 };
 enum fake_fence { FENCE_ANSWERS, FENCE_AT_ONCE, FENCE_NEVER };
 
 struct fake_pmix {

@@ -171,7 +171,7 @@ int fake_poll_cq(struct ibv_cq *ibv_cq, int n, struct ibv_wc *wc)
 
 	fake_lock();
 	fake_send_waiting(ibv_cq);
-	for (; taken < n && cq->count > 0; taken++) {
+	for (; taken < n && cq->count > 0 && !fake_waits(&cq->entries[cq->first]); taken++) {
 		struct fake_cqe *e = &cq->entries[cq->first];
 
 		wc[taken] = e->wc;
@@ -182,6 +182,8 @@ int fake_poll_cq(struct ibv_cq *ibv_cq, int n, struct ibv_wc *wc)
 		cq->first = (cq->first + 1) % cq->capacity;
 		cq->count--;
 	}
+	if (taken == 0)
+		fake_place_some();
 	fake_unlock();
 	return taken;
 }
@@ -194,6 +196,7 @@ int fake_req_notify_cq(struct ibv_cq *cq, int solicited)
 	if (fake.arming)
 		fake.arming();
 	fake_lock();
+	fake_place_all(NULL); /* the user polls once more, and may sleep then */
 	fake_cq_of(cq)->armed = 1;
 	fake_unlock();
 	return 0;

@@ -2,8 +2,9 @@
  * A network card and its connection manager inside one process, linked instead of libibverbs and
  * librdmacm. It really copies memory between the queue pairs of the process (one or more threads
  * for several ranks), and checks every access like a card. The test chooses the failures.
- * fake_verbs.c is the card, fake_wires.c its queue pairs, fake_datagrams.c those for datagrams,
- * fake_cm.c the connection manager. All calls of the fake take one lock. */
+ * fake_verbs.c is the card, fake_wires.c its queue pairs, fake_placing.c the way of their packets
+ * to memory, fake_datagrams.c the queue pairs for datagrams, fake_cm.c the connection manager. All
+ * calls of the fake take one lock. */
 #ifndef TESTS_FAKE_FABRIC_H
 #define TESTS_FAKE_FABRIC_H
 #include <infiniband/verbs.h>
@@ -14,6 +15,17 @@
 enum fake_cm_mode {
 	FAKE_CM_ANSWERS,
 	FAKE_CM_SILENT, /* a connect never completes */
+};
+
+/* How the bytes of a WRITE reach the peer's memory. Packets on their way are placed when completion
+ * queues are polled. */
+enum fake_placing {
+	FAKE_AT_ONCE, /* when the request is executed, and in order */
+	/* Packets are placed in any order, also those of several WRITEs and to one address, as with
+	 * adaptive routing. The completion of a WRITE comes after the packets of this one and of
+	 * all before it on its queue pair. */
+	FAKE_IN_ANY_ORDER,
+	FAKE_AFTER_COMPLETION /* the completion comes first, which no card may do */
 };
 
 /* What happens to a datagram. */
@@ -66,6 +78,7 @@ struct fake_settings {
 	int held;   /* work requests wait for fake_release() */
 	int silent; /* work requests get no completion until the queue pair ends */
 	int lazy;   /* datagrams leave when the queue for their completions is polled */
+	enum fake_placing placing;
 	/* Called without the lock when a completion queue is about to be armed. NULL: nothing is
 	 * called. */
 	void (*arming)(void);
@@ -93,6 +106,7 @@ struct fake_counts {
 	uint64_t doorbells; /* calls of ibv_post_send() */
 	uint64_t writes, writes_with_imm, reads, binds, invalidations;
 	uint64_t bytes_written, bytes_read;
+	uint64_t overtakers;  /* packets placed before an earlier one of their queue pair */
 	int last_vector;      /* of the last completion queue with a channel */
 	uint64_t pinned;      /* bytes pinned by registrations, queue pairs and completion queues,
 				 as VmPin in /proc/self/status */
@@ -223,6 +237,7 @@ struct fake_cqe {
 	struct fake_qp *qp;   /* the queue pair with the send queue entry that it frees, or NULL */
 	struct fake_srq *srq; /* the queue with the place that it frees, or NULL */
 	uint64_t retires;
+	uint64_t after; /* the last packet that must be placed before it */
 };
 
 struct fake_cq {
@@ -261,6 +276,21 @@ uint8_t *fake_local_bytes(const struct fake_qp *q, const struct ibv_sge *sge, in
  * port. */
 const uint8_t *fake_gid(void);
 int fake_leads_here(const struct ibv_ah_attr *to);
+/* Moves bytes like a card: a word that is aligned on both sides is never torn, even if a processor
+ * accesses it at the same time. */
+void fake_move_bytes(uint8_t *to, const uint8_t *from, uint32_t n);
+/* Cuts the bytes into packets of at most `most` bytes, which reach the memory `to` of the queue
+ * pair's side as fake.placing says. */
+void fake_send_packets(const struct fake_qp *qp, uint8_t *to, const uint8_t *from, uint32_t n,
+		       uint32_t most);
+/* Returns the number of the last packet that was sent. */
+uint64_t fake_last_packet(void);
+/* Returns 1 if a completion must wait for a packet. */
+int fake_waits(const struct fake_cqe *e);
+/* Places a random part of the packets that are on their way. */
+void fake_place_some(void);
+/* Places all packets for a queue pair (NULL: for all). */
+void fake_place_all(const struct fake_qp *qp);
 /* Sends the waiting datagrams whose completions go to this queue. */
 void fake_send_waiting(const struct ibv_cq *cq);
 int fake_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);

@@ -422,6 +422,7 @@ int ibv_dereg_mr(struct ibv_mr *mr)
 	struct fake_mr *m = (struct fake_mr *)(void *)mr, **at;
 
 	fake_lock();
+	fake_place_all(NULL);
 	if (m->windows > 0) {
 		fake_misuse("ibv_dereg_mr under a window");
 		fake_unlock();

@@ -61,6 +61,7 @@ int ibv_destroy_qp(struct ibv_qp *qp)
 	struct fake_qp *q = fake_qp_of(qp), **at;
 
 	fake_lock();
+	fake_place_all(q);
 	for (struct fake_mw *m = fake_mws; m != NULL; m = m->next)
 		if (m->mr != NULL && m->qp == q)
 			fake_unbind(m);
@@ -137,12 +138,14 @@ static void complete_receive(struct fake_qp *q, struct ibv_wc wc)
 		wc.wr_id = q->receives[q->first_receive].wr_id;
 		q->first_receive = (q->first_receive + 1) % q->max_receives;
 		q->n_receives--;
-		fake_complete(fake_cq_of(q->qp.recv_cq), (struct fake_cqe){ .wc = wc });
+		fake_complete(fake_cq_of(q->qp.recv_cq),
+			      (struct fake_cqe){ .wc = wc, .after = fake_last_packet() });
 		return;
 	}
 	/* All receives of a queue have the same number here, so the oldest place will do. */
 	wc.wr_id = srq->wr_ids[(srq->first + srq->capacity - 1) % srq->capacity];
-	fake_complete(fake_cq_of(q->qp.recv_cq), (struct fake_cqe){ .wc = wc, .srq = srq });
+	fake_complete(fake_cq_of(q->qp.recv_cq),
+		      (struct fake_cqe){ .wc = wc, .srq = srq, .after = fake_last_packet() });
 }
 
 struct fake_qp *fake_last_wqe(void)
@@ -168,6 +171,7 @@ void fake_qp_error(struct fake_qp *q)
 		q->looks = fake.last_looks + 1;
 	q->stopped = 1;
 	q->qp.state = IBV_QPS_ERR;
+	fake_place_all(q);
 	for (; q->first < q->end; q->first++)
 		send_done(q, &q->wrs[q->first % q->capacity].wr, q->first + 1, IBV_WC_WR_FLUSH_ERR);
 	while (q->n_receives > 0)
@@ -392,6 +396,7 @@ static enum ibv_wc_status bind_window(struct fake_qp *q, const struct ibv_send_w
 
 static enum ibv_wc_status invalidate(struct fake_qp *q, uint32_t key)
 {
+	fake_place_all(q);
 	for (struct fake_mw *w = fake_mws; w != NULL; w = w->next)
 		if (w->key == key && w->qp == q && w->mr != NULL) {
 			fake_unbind(w);
@@ -425,21 +430,6 @@ static enum ibv_wc_status take_receive(struct fake_qp *target, const struct ibv_
 	take_in_advance(target);
 	fake.next_imm = 0;
 	return IBV_WC_SUCCESS;
-}
-
-/* Moves bytes like a card: a word that is aligned on both sides is never torn, even if a processor
- * accesses it at the same time. */
-static void move_bytes(uint8_t *to, const uint8_t *from, uint32_t n)
-{
-	uint32_t i = 0;
-
-	if (((uintptr_t)to | (uintptr_t)from) % sizeof(uint64_t) == 0)
-		for (; n - i >= sizeof(uint64_t); i += (uint32_t)sizeof(uint64_t))
-			__atomic_store_n((uint64_t *)(void *)(to + i),
-					 __atomic_load_n((const uint64_t *)(const void *)(from + i),
-							 __ATOMIC_RELAXED),
-					 __ATOMIC_RELAXED);
-	memcpy(to + i, from + i, n - i);
 }
 
 /* Returns the bytes of an enum ibv_mtu; 0: unknown. */
@@ -493,8 +483,14 @@ static enum ibv_wc_status move(struct fake_qp *q, const struct fake_wr *f)
 		}
 	}
 	from = local != NULL ? local : f->bytes;
-	if (n > 0 && !local_dead && !remote_dead)
-		move_bytes(read ? local : remote, read ? remote : from, n);
+	if (n > 0 && !local_dead && !remote_dead) {
+		if (read)
+			fake_place_all(target); /* a READ sees the WRITEs before it */
+		if (read || fake.placing == FAKE_AT_ONCE)
+			fake_move_bytes(read ? local : remote, read ? remote : from, n);
+		else
+			fake_send_packets(target, remote, from, n, packet_bytes(q, n));
+	}
 	if (read) {
 		fake_counts.reads++;
 		fake_counts.bytes_read += n;

@@ -231,6 +231,47 @@ FRESH(long_put__message_limit_4096__arrives_in_pieces_with_one_immediate)
 	close_all(&x);
 }
 
+/* Puts all bytes of a region with one notice, in many pieces of several packets each. Returns 1 if
+ * all bytes had arrived when the notice did. */
+static int put_is_whole(const struct two *x, unsigned seed)
+{
+	const int notices = pair_count(&pair, 1, EVENT_IMM) + 1;
+
+	fill(x->near->base, BYTES, seed);
+	assert_int_equal(post(0, TRANSFER_PUT_NOTIFY, x->to_inbox, x->near, 0, BYTES, seed), 0);
+	for (int i = 0; i < 100000 && pair_count(&pair, 1, EVENT_IMM) < notices; i++)
+		pair_poll_side(&pair, i % 8 != 7);
+	assert_int_equal(pair_count(&pair, 1, EVENT_IMM), notices);
+	return memcmp(x->inbox->base, x->near->base, BYTES) == 0;
+}
+
+static int whole_puts(enum fake_placing placing)
+{
+	struct two x;
+	int whole = 0;
+
+	fake.max_message = 4096;
+	fake.mtu = IBV_MTU_512;
+	x = open_two(DEPTH);
+	fake.placing = placing;
+	for (unsigned i = 1; i <= 50; i++)
+		whole += put_is_whole(&x, i);
+	assert_true(fake_counts.overtakers > 1000);
+	close_all(&x);
+	return whole;
+}
+
+FRESH(put__packets_placed_in_any_order__all_bytes_before_the_notice)
+{
+	assert_int_equal(whole_puts(FAKE_IN_ANY_ORDER), 50);
+}
+
+/* No code can work with a card that breaks this rule. */
+FRESH(put__completed_before_its_packets_are_placed__is_found_by_these_tests)
+{
+	assert_int_equal(whole_puts(FAKE_AFTER_COMPLETION), 0);
+}
+
 FRESH(open__device_too_small__refused_by_name_and_nothing_left)
 {
 	struct {

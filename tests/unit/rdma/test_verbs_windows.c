@@ -7,6 +7,7 @@
 #include "verbs_two.h"
 #include "cases.h"
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Lengths are divided by SCALE: the longest window of 2 GiB has 16 KiB here, and a region of 3 GiB,
@@ -82,6 +83,52 @@ FRESH(region__longer_than_a_window_of_each_card__works)
 		end_share(&s);
 		close_pair();
 	}
+}
+
+/* Moves n bytes from the beginning of near to offset at of far, or back. */
+static void move_at(const struct shared *s, enum transfer_kind kind, size_t at, size_t n)
+{
+	const struct transfer t = { .kind = kind,
+				    .remote = s->remote,
+				    .offset = at,
+				    .local_region = s->near,
+				    .local = s->near->base,
+				    .bytes = n };
+
+	assert_int_equal(verbs_transport.post(pair.e[0], &t), 0);
+}
+
+/* The same without scaling. It is skipped by default, because a region has real memory. */
+FRESH(region__of_3_gib_on_mlx5__works_across_each_cut)
+{
+	enum { PART = 8192 };
+	const size_t gib = (size_t)1 << 30,
+		     at[] = { 0, gib - PART / 2, 2 * gib - PART / 2, 3 * gib - PART };
+	struct shared s;
+
+	if (!getenv("TEST_LARGE_REGIONS"))
+		skip();
+	fake_be(FAKE_MLX5, 1);
+	open_pair(DEPTH);
+	s.far = new_region(3 * gib, REGION_READ | REGION_WRITE, "far");
+	s.near = new_region(PART, 0, "near");
+	if (pair_share(&pair, 1, s.far, &s.remote))
+		fail_msg("%s", sluice_last_error());
+	assert_int_equal(described(&pair, s.far).keys, 3);
+	assert_int_equal(described(&pair, s.far).window, gib);
+	for (int i = 0; i < 4; i++) {
+		fill(s.near->base, PART, (unsigned)i);
+		move_at(&s, TRANSFER_PUT_NOTIFY, at[i], PART);
+		assert_int_equal(pair_wait(&pair, 1, EVENT_IMM, i + 1), 0);
+		assert_memory_equal((uint8_t *)s.far->base + at[i], s.near->base, PART);
+		fill((uint8_t *)s.far->base + at[i], PART, (unsigned)i + 9);
+		move_at(&s, TRANSFER_GET, at[i], PART);
+		assert_int_equal(pair_wait(&pair, 0, EVENT_DONE, i + 1), 0);
+		assert_memory_equal((uint8_t *)s.far->base + at[i], s.near->base, PART);
+	}
+	assert_int_equal(fake_counts.access_errors, 0);
+	end_share(&s);
+	close_pair();
 }
 
 /* Tests offsets one below, at and above each cut, with sizes of one byte, inline and larger. */

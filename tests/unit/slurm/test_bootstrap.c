@@ -139,6 +139,26 @@ CASE(exchange__four_ranks__gives_all_cards_and_leaves_pmix)
 	assert_int_equal(fake_pmix.calls_after_finalize, 0);
 }
 
+/* The fence collects all records, so that each get finds its record on this node. */
+CASE(exchange__512_ranks__one_put_one_fence_and_one_get_for_each_record)
+{
+	struct bootstrap *b;
+	struct rank_record *records;
+
+	served(FAKE_RANKS, 300);
+	b = opened(TIMEOUT_MS);
+	assert_int_equal(bootstrap_exchange(b, NULL, 0, &records), 0);
+	for (int rank = 0; rank < FAKE_RANKS; rank++)
+		if (rank != 300)
+			assert_int_equal(get_le32(records[rank].payload), rank * 11);
+	free(records);
+	bootstrap_close(&b);
+	assert_int_equal(fake_pmix.puts, 1);
+	assert_int_equal(fake_pmix.fences, 1);
+	assert_true(fake_pmix.collected);
+	assert_in_range(fake_pmix.cards_asked_for, FAKE_RANKS - 1, FAKE_RANKS);
+}
+
 CASE(exchange__fence_done_at_once__is_a_success)
 {
 	struct bootstrap *b;

@@ -372,6 +372,73 @@ CASE(wrong_attributes__are_refused)
 	}
 }
 
+/* ---- many ranks ------------------------------------------------------------ */
+
+enum { MANY = 512, SMALL_BYTES = 1024 };
+
+static struct {
+	uint8_t value[MANY][SMALL_BYTES];
+	size_t bytes[MANY];
+	int puts, gets, closed; /* closed: every get() fails */
+} wide;
+
+static int rank_of(const char *key)
+{
+	const int rank = atoi(strrchr(key, '.') + 1);
+
+	assert_in_range(rank, 0, MANY - 1);
+	return rank;
+}
+
+static int wide_put(void *context, const char *key, const void *value, size_t bytes)
+{
+	assert_in_range(bytes, 1, SMALL_BYTES);
+	memcpy(wide.value[rank_of(key)], value, bytes);
+	wide.bytes[rank_of(key)] = bytes;
+	wide.puts++;
+	return 0;
+}
+
+static int wide_get(void *context, const char *key, void *value, size_t room, size_t *bytes_out,
+		    int timeout_ms)
+{
+	wide.gets++;
+	if (wide.closed)
+		return 5;
+	*bytes_out = wide.bytes[rank_of(key)];
+	memcpy(value, wide.value[rank_of(key)], *bytes_out);
+	return 0;
+}
+
+static struct player play_one_of_many(int rank)
+{
+	struct player player = { .callbacks = callbacks(rank, MANY) };
+
+	player.callbacks.put = wide_put;
+	player.callbacks.get = wide_get;
+	play(&player, 1);
+	return player;
+}
+
+/* The store must serve no other calls, however many ranks there are. */
+CASE(exchange__512_ranks__one_put_a_rank_and_one_get_for_each_record)
+{
+	struct player player;
+
+	memset(&wide, 0, sizeof(wide));
+	wide.closed = 1;
+	for (int r = 0; r < MANY; r++)
+		assert_int_equal(play_one_of_many(r).rc, SLUICE_EBOOT);
+	wide.puts = wide.gets = wide.closed = 0;
+	player = play_one_of_many(300);
+	assert_string_equal(player.error, "");
+	for (int r = 0; r < MANY; r++)
+		assert_int_equal(player.records[r].payload[1], (uint8_t)r);
+	free(player.records);
+	assert_int_equal(wide.puts, 1);
+	assert_int_equal(wide.gets, MANY);
+}
+
 /* One process of a real job: joins, sums, trains one step and leaves, without a launcher. */
 static int rank_main(int rank)
 {
