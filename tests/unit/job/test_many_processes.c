@@ -72,7 +72,10 @@ static int connections(const sluice_job *job)
 static int run_process(int rank, void *argument)
 {
 	const struct many *many = argument;
-	const sluice_job_attr attr = { .size = sizeof(attr), .servers = many->servers };
+	/* On a busy machine, each of so many processes may wait long for its turn. */
+	const sluice_job_attr attr = { .size = sizeof(attr),
+				       .servers = many->servers,
+				       .lost_after_ms = 30000 };
 	char who[48];
 
 	setenv("SLUICE_TRANSPORT", many->transport, 1);
