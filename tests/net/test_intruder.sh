@@ -2,8 +2,10 @@
 # An intruder speaks libfabric. It has recorded the handshakes of a job on the wire of one node. While the job
 # trains, it repeats all of their messages to each rank, and puts to keys that it guesses. Each put is
 # refused, no rank answers a message, and the digest is that of a job without the intruder.
+# limit: 600 s
 . "$TOP/tests/net/lib.sh"
 [ -x "$BUILD/tests/net/intruder" ] || skip "this build has no libfabric"
+job_limit=200
 
 on_one_node undisturbed $small --recipe "$sparse" --shards 4 --epochs 40 --digest
 read -r magic bytes < <("$BUILD/tests/net/intruder" frame) && [ -n "$bytes" ] ||
