@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Compares the library with methods.py, bit by bit.
 
-    oracle.py simulate LIBRARY     calls LIBRARY (such as an installed libsluice.so) by ctypes: all ranks
-                                   by sluice_simulate(), and a job of one rank by sluice_init()
-    oracle.py write FILE           writes gradients and the expected parameters, for
-                                   tests/oracle/processes, which runs real processes
+    oracle.py simulate LIBRARY FILE    calls LIBRARY by ctypes: all ranks by sluice_simulate(), and a job of one
+                                       rank by sluice_init(). Writes FILE, too.
+    oracle.py installed LIBRARY        the same with 1 and 3 ranks, because make check has tested the others
+    oracle.py write FILE               writes gradients and the expected parameters, for
+                                       tests/oracle/processes, which runs real processes
 
 Without numpy, it ends with status 77, which make check shows as skipped.
 """
@@ -179,11 +180,11 @@ def check_lazy(all_cases):
     return int(not (any(j.skipped for j in jobs) and any(j.sent > j.workers for j in jobs)))
 
 
-def main_simulate(path):
+def simulate(path, computed):
+    """computed[ranks] are the cases with this number of ranks."""
     library = Library(path)
     wrong = total = 0
-    for ranks in RANKS:
-        all_cases = list(cases(ranks))
+    for ranks, all_cases in computed.items():
         total += len(all_cases)
         wrong += check_lazy(all_cases)
         wrong += compare("simulated", all_cases, library.simulate(ranks, all_cases))
@@ -196,12 +197,12 @@ def main_simulate(path):
 
 # ---- for tests/oracle/processes --------------------------------------------------------------------------
 
-def main_write(path):
+def write(path, computed):
     """Writes the cases to a file. Numbers are little-endian. The file begins with u32 cases, steps and f32 rate[steps].
     Each case has u32 ranks, count, shards, the length of the recipe with its final zeros (a multiple of 4), and the
     number of tensors. Then come the recipe, u32 count and columns of each tensor, and f32 start[count], gradient[step][rank][count] and expected[step][rank][count]."""
     with open(path, "wb") as out:
-        everything = [case for ranks in RANKS for case in cases(ranks)]
+        everything = [case for all_cases in computed.values() for case in all_cases]
         out.write(struct.pack("<II", len(everything), STEPS) + RATES.tobytes())
         for case in everything:
             text = case.recipe.encode()
@@ -211,10 +212,16 @@ def main_write(path):
                 out.write(struct.pack("<II", *tensor))
             for part in case.start, case.gradients, case.expected:
                 out.write(part.astype("<f4").tobytes())
-    return 0
+
+
+def main(command, *paths):
+    computed = {ranks: list(cases(ranks)) for ranks in ((1, 3) if command == "installed" else RANKS)}
+    if command != "installed":
+        write(paths[-1], computed)
+    return command != "write" and simulate(paths[0], computed)
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 3 or sys.argv[1] not in ("simulate", "write"):
+    if len(sys.argv) - 2 != {"simulate": 2, "installed": 1, "write": 1}.get(sys.argv[1] if sys.argv[1:] else None):
         sys.exit(__doc__)
-    sys.exit({"simulate": main_simulate, "write": main_write}[sys.argv[1]](sys.argv[2]))
+    sys.exit(main(*sys.argv[1:]))
