@@ -38,26 +38,73 @@ slow_in_valgrind = \
 	tests/unit/test_gpu_shard \
 	tests/unit/test_gpu_sketch \
 	tests/unit/test_gpu_step
-# Jobs of forked ranks that take the most time, and read what a shorter job reads there, too:
+# Programs that take the most time there, and read what shorter ones read there, too:
+#   test_bits                                 test_few_bits, test_histogram, test_transform_job
 #   test_continue, test_continue_checkpoint   test_continue_refused, test_lost_notice, test_checkpoint_restore
 #   test_slow_rank, test_link_away            test_failure, test_lost_notice, test_probe
 #   test_guard_raise                          test_growth
-#   test_ofi_job                              test_ofi, test_ofi_rules
+#   test_hubs                                 test_split, test_place, test_join
+#   test_ofi_job, test_ofi_rules              test_ofi, test_ofi_count, test_ofi_ports, test_ofi_proof
 #   test_gpu_segments                         test_segments, test_gpu_capture
 #   test_memory, test_open_memory             they count pages and allocations
+#   test_shm_processes                        test_shm, test_shm_death, test_shm_hostile
 #   test_threads                              test_selector
+#   test_connect_many, test_verbs_broken,     test_verbs, test_verbs_keys, test_verbs_path, test_verbs_proof,
+#   test_verbs_job, test_verbs_memlock,       test_verbs_register, test_verbs_rights, test_verbs_ud
+#   test_verbs_walk
+# They compare values with a slower definition, over many draws; jobs (test_step, test_conservation) read the same:
+#   test_candidates, test_quantize, test_reduce, test_select, test_uniform
 long_in_valgrind = \
+	tests/unit/test_bits \
+	tests/unit/test_candidates \
+	tests/unit/test_connect_many \
 	tests/unit/test_continue \
 	tests/unit/test_continue_checkpoint \
 	tests/unit/test_gpu_segments \
 	tests/unit/test_guard_raise \
+	tests/unit/test_hubs \
 	tests/unit/test_link_away \
 	tests/unit/test_memory \
 	tests/unit/test_ofi_job \
+	tests/unit/test_ofi_rules \
 	tests/unit/test_open_memory \
+	tests/unit/test_quantize \
+	tests/unit/test_reduce \
+	tests/unit/test_select \
+	tests/unit/test_shm_processes \
 	tests/unit/test_slow_rank \
-	tests/unit/test_threads
+	tests/unit/test_threads \
+	tests/unit/test_uniform \
+	tests/unit/test_verbs_broken \
+	tests/unit/test_verbs_job \
+	tests/unit/test_verbs_memlock \
+	tests/unit/test_verbs_walk
 not_in_valgrind = $(slow_in_valgrind) $(long_in_valgrind)
+# Of these, ./quickstart test runs only with the sanitizers what computes the same bits there and would take long in both builds. The
+# sanitizers leave out the largest vectors of test_gpu_approximate and test_gpu_select (GPU_TEST_SMALL).
+only_in_sanitizer = \
+	tests/unit/test_connect_many \
+	tests/unit/test_gpu_dense \
+	tests/unit/test_gpu_enqueue \
+	tests/unit/test_gpu_failing \
+	tests/unit/test_gpu_fold \
+	tests/unit/test_gpu_gradient \
+	tests/unit/test_gpu_in_place \
+	tests/unit/test_gpu_late \
+	tests/unit/test_gpu_messages \
+	tests/unit/test_gpu_segments \
+	tests/unit/test_gpu_shard \
+	tests/unit/test_gpu_sketch \
+	tests/unit/test_gpu_step \
+	tests/unit/test_hubs \
+	tests/unit/test_link_away \
+	tests/unit/test_ofi_job \
+	tests/unit/test_ofi_rules \
+	tests/unit/test_slow_rank \
+	tests/unit/test_verbs_broken \
+	tests/unit/test_verbs_job \
+	tests/unit/test_verbs_memlock \
+	tests/unit/test_verbs_walk
 on_emulated_gpu = $(slow_in_valgrind) \
 	tests/unit/test_dense_spoilt \
 	tests/unit/test_device \
