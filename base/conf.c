@@ -111,20 +111,21 @@ int conf_parse(char *bytes, size_t n, const char *file, struct conf_value values
 
 /* ---- the files -------------------------------------------------------------- */
 
-/* All that the files contain. It is never freed once it is current, because texts of it are in use;
- * a new one becomes current only if a file has changed. */
+/* The contents of the files. Callers hold texts of the current contents, so these are never freed.
+ * New contents become current only if a file has changed. */
 struct conf {
 	struct conf *older;
 	struct conf_value values[ENV_ENTRIES_MAX];
 	struct conf_file {
 		char path[PATH_MAX]; /* "": there is no such file */
-		char *bytes, *raw;   /* cut into texts, and as read */
+		char *bytes, *raw;   /* the file cut into texts, and the file as it was read */
 		size_t n;
 	} file[CONF_FILES];
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct conf *_Atomic current; /* written under lock; read without, because none is freed */
+static struct conf *_Atomic current; /* written under lock; read without it, because no contents are
+					freed */
 
 static void free_conf(struct conf *conf)
 {

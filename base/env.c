@@ -74,7 +74,7 @@ static int read_quantity(const char *text, const struct unit *units, uint64_t pl
 			return -1;
 		factor = u->factor;
 	} else if (scale > 1 && plain_factor == 1) {
-		return -1; /* ranks and bytes cannot be split */
+		return -1; /* a fraction of a rank or of a byte makes no sense */
 	}
 
 	uint64_t value = multiply_saturated(whole, factor);
@@ -296,7 +296,8 @@ const char *env_text(const char *name)
 	return NULL;
 }
 
-/* Returns the text that is in force without attributes, or the default's for "". */
+/* Returns the text that the environment or a file gives to the setting. If there is none, or if it
+ * is "", returns the default. */
 static const char *text_of(const struct env_entry *entry, const struct conf_value *from_file)
 {
 	const char *text = is_set(entry) ? getenv(entry->name) : from_file->text;
@@ -336,7 +337,8 @@ static void warn_if_unknown(const char *assignment)
 		known[n_known] = env_table[n_known].name + PREFIX_BYTES;
 	}
 
-	/* The comparison leaves out the common prefix, which would make all names look alike. */
+	/* The common prefix is left out of the comparison, because it would make all names look
+	 * alike. */
 	const char *near = nearest_word(name + PREFIX_BYTES, known, n_known);
 
 	if (near)

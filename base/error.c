@@ -84,7 +84,7 @@ int fail_quietly(int code, const char *format, ...)
 	va_start(args, format);
 	remember(format, args);
 	va_end(args);
-	holds_next = 0; /* the error of this call is the one to hold back */
+	holds_next = 0; /* this call's error is the one that is held back */
 	errno = saved_errno;
 	return code;
 }

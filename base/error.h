@@ -16,8 +16,8 @@ int fail(int code, const char *format, ...) __attribute__((format(printf, 2, 3))
 /* As fail(), but without the log line: for a failure that was already logged. */
 int fail_quietly(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Sets *why, unless why is NULL, to the reason for which bytes of another process are refused.
- * Returns SLUICE_EWIRE. */
+/* Sets *why, unless why is NULL, to the reason why bytes of another process are refused. Returns
+ * SLUICE_EWIRE. */
 int refuse_bytes(const char **why, const char *text);
 
 /* A section of a call that handles its own failures, such as a full queue or a transport that is

@@ -26,7 +26,8 @@ static inline int local_number(const char *variable)
 static inline struct local_rank local_rank_find(void)
 {
 	static const struct {
-		const char *variable, *beside; /* beside: must be above the rank; NULL: unchecked */
+		const char *variable, *beside; /* beside: a variable whose value must be above the
+						  rank; NULL: none is checked */
 	} rows[] = { { "LOCAL_RANK", "LOCAL_WORLD_SIZE" }, /* torchrun */
 		     { "OMPI_COMM_WORLD_LOCAL_RANK", NULL },
 		     { "MPI_LOCALRANKID", NULL },   /* MPICH, Intel MPI */

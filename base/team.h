@@ -11,7 +11,7 @@ typedef void team_work_fn(void *context, unsigned worker);
 /* Starts threads - 1 threads, because the caller of team_run() is also a worker. Each worker has
  * this number of bytes of memory, which must be a multiple of 16. Returns 0 or SLUICE_ENOMEM. */
 int team_open(unsigned threads, size_t memory, struct team **out);
-/* The team must not be taken. */
+/* Frees the threads. Nobody may have taken the team. */
 void team_close(struct team **team);
 unsigned team_threads(const struct team *team);
 void *team_memory(const struct team *team, unsigned worker);
