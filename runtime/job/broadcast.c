@@ -30,7 +30,8 @@ struct broadcast {
 	uint8_t *bytes; /* NULL on a dedicated server, which takes part without getting the bytes */
 	uint64_t size;
 	int root;
-	const struct device_ops *ops; /* the device of bytes; NULL: host memory */
+	const struct device_ops *ops; /* the device that holds `bytes`; NULL: they are in host
+					 memory */
 	int rc; /* this rank's error, which the next round reports to all others */
 };
 

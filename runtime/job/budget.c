@@ -9,7 +9,8 @@ enum { BEATS = 20, BEATS_MISSED = 17, BEATS_DOUBTED = 4, NS_PER_MS = 1000000 };
 
 /* A rank that beats but makes no progress must be given up before other ranks' waits time out and
  * end the job: with on_failure=continue it can still be dropped. A rank in a long step that holds
- * the progress token looks the same, so no rank is given up before this many times lost_after. */
+ * the progress token looks the same, so a rank is given up only after this many times
+ * lost_after. */
 enum { STALLED_AFTER = 4 };
 
 void budget_make(const struct patience *patience, struct budget *out)

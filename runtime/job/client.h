@@ -10,14 +10,14 @@
 #include <stdint.h>
 
 struct job_client {
-	/* Called at every poll: does that work of the stirred models for which no wait is
-	 * needed. */
+	/* Called at every poll. Advances the stirred models as far as this is possible without
+	 * waiting. */
 	void (*advance)(sluice_job *job);
 	/* Called when a notify from a peer has arrived for model `id`: the peer pushed to a shard
 	 * of this rank, or published a version of its shard. */
 	void (*push_arrived)(sluice_job *job, uint32_t id, int peer, uint32_t shard);
 	void (*notice_arrived)(sluice_job *job, uint32_t id, int peer, uint32_t shard);
-	/* Called when a push has arrived from a worker that was dropped before. */
+	/* Called when a push has arrived from a worker that the job has already dropped. */
 	void (*push_refused)(sluice_job *job, uint32_t id);
 	/* Called when the GET whose cookie has this index has ended. */
 	void (*read_done)(sluice_job *job, uint32_t id, uint32_t index, int status);

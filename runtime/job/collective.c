@@ -102,8 +102,8 @@ static int call_differs(const struct round *r, int peer, const struct collective
 			ends ? "; that rank has ended early: read its output" : "");
 }
 
-/* If a rank is in another call, fails at once with a message that names the rank. If workers may be
- * dropped, a call counts only if its message is part of the round, which take_messages()
+/* Fails at once, with a message that names the rank, if a rank is in another call. If workers may
+ * be dropped, a call counts only if its message is part of the round, which take_messages()
  * determines. */
 static int one_differs(const struct round *r)
 {
@@ -296,7 +296,8 @@ int collective_agree(sluice_job *job, int rc, const char *what)
 		put_le64(mine + ROW_DIGEST,
 			 digest64(sluice_last_error(), strlen(sluice_last_error())));
 	} else {
-		/* If no error was held back, this logs later errors at once. */
+		/* This rank has no error, so nothing remains to be held back: later errors are
+		 * logged at once. */
 		error_release(LOG_ERROR);
 	}
 	int all = collective_run(job, COLLECTIVE_OPEN, mine, 0, ROW_BYTES, rows);

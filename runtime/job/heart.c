@@ -71,8 +71,8 @@ struct heard {
 	uint64_t shown;           /* notifies that the peer had received from this rank at the
 				     last READ */
 	uint64_t sent;            /* notifies sent to the peer when the READ under way was posted */
-	/* PROGRESS_TO_COUNT counts of progress after owed_progress, the peer must show a count of
-	 * at least `owed` */
+	/* once the peer's progress has grown by PROGRESS_TO_COUNT since owed_progress, its count
+	 * must be at least `owed` */
 	uint64_t owed, owed_progress;
 	uint64_t beats_ns, progress_ns; /* time at which this rank saw the last change */
 	uint64_t asked_ns;              /* time at which the last READ was posted */

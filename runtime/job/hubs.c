@@ -29,8 +29,8 @@ struct offer {
 
 struct hubs {
 	struct offer *offers; /* [rank] in a group, NULL in a root */
-	/* [rank] in a root, NULL in a group: the group_bits.imm of the group of this rank's last
-	 * offer to the peer, until the peer has answered it; then 0 */
+	/* [rank] in a root, NULL in a group: this rank's last offer to the peer, as the
+	 * group_bits.imm of its group; 0 once the peer has answered */
 	uint32_t *offering;
 	/* on a member */
 	struct region *rows; /* a row for each rank, and then a head for each rank */

@@ -296,8 +296,8 @@ static int hand_out_keys(sluice_job *job)
 	return rc ? rc : heart_admit(job, keys);
 }
 
-/* Fails on all ranks if two of them cannot reach each other. If only one rank failed, the others
- * would wait for it. A rank that cannot reach a peer names that peer. */
+/* Fails on all ranks if two of them cannot reach each other, because otherwise the ranks that can
+ * would wait for those that cannot. A rank that cannot reach a peer names that peer. */
 static int check_reachable(const sluice_job *job, const struct reach *reach)
 {
 	int a, b;
@@ -613,7 +613,8 @@ static int settle(sluice_job *job, const sluice_job_attr *attr)
 	return 0;
 }
 
-/* The limit of the exchange if the settings are wrong, as by default. */
+/* The time limit of the exchange for a rank whose settings are wrong. This is the default of
+ * SLUICE_BOOT_TIMEOUT. */
 enum { BOOT_TIMEOUT_MS = 60000 };
 
 int job_join(sluice_job *job, const sluice_job_attr *attr, struct bootstrap **boot)

@@ -25,7 +25,7 @@ CHECK_WORDS(struct page_note);
 CHECK_WORDS(struct page_model);
 CHECK_WORDS(struct page_numbers);
 
-/* Every thread may log, also while the page closes. */
+/* Any thread may log, even while the page is being closed. */
 static _Atomic(struct rank_page *) noted; /* the page that shows the log of this process */
 static atomic_int note_users;
 static atomic_uint_least64_t notes;

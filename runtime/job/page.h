@@ -18,7 +18,8 @@ struct page_writer {
 void rank_page_open(sluice_job *job);
 void rank_page_close(sluice_job *job);
 
-/* Returns a number that is the same on all ranks of the job, and hardly the same in another one. */
+/* Returns a number that all ranks of the job share. Two jobs are very unlikely to have the same
+ * number. */
 uint64_t job_meeting(const sluice_job *job);
 
 /* Returns an entry for a model of the job or of one of its groups, or -1 if there is none. */
@@ -29,8 +30,8 @@ void page_show_numbers(sluice_job *job, int entry, const struct page_numbers *nu
 /* Empties the entry. -1 is allowed. */
 void page_give_back(sluice_job *job, int entry);
 
-/* Shows that a call of this rank has waited since this time. since_ns 0: it waits no more. The
- * token must be held, here and in page_show_loss(). */
+/* Shows that a call of this rank has waited since this time. With since_ns 0, the wait has ended.
+ * The token must be held, here and in page_show_loss(). */
 void page_show_wait(sluice_job *job, uint64_t since_ns, const char *text);
 /* Shows that a rank of the job is lost. Only the first loss of a rank counts. */
 void page_show_loss(sluice_job *job, int rank, const char *why);

@@ -45,8 +45,9 @@ enum {
 /* If several threads wait, one of them polls for all. They take turns even when nothing arrives, so
  * that each one detects its own timeout. */
 enum { TURN_NS = 10000000, LONGEST_NAPS = 20 };
-/* The page shows a wait that lasts for this long, and what is missing is looked up again as often.
- * After the first time, a sleeping thread looks when it wakes, such as at its next heartbeat. */
+/* A wait that lasts this long is shown on the page. The missing event is then looked up again with
+ * this period, or, if the waiting thread sleeps, whenever it wakes up, such as at its next
+ * heartbeat. */
 enum { SHOW_NS = 200000000 };
 
 /* The event for which a thread in progress_until() waits. */

@@ -21,7 +21,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Traces of larger jobs are not joined, because no viewer could load them. */
+/* The traces of the ranks of a larger job are not joined, because no viewer could load the
+ * result. */
 enum { JOINED_MOST = 64 };
 static const uint64_t metrics_period_ns = 5000000000, trace_first_ns = 10000000000,
 		      trace_period_ns = 60000000000, joining_ns = 60000000000;
@@ -35,13 +36,13 @@ struct reporter {
 	struct trace_origin origin;
 	struct trace *trace; /* NULL: none */
 	struct http *http;   /* NULL: no port */
-	char *served;        /* the last page of the port */
+	char *served;        /* the text that was last served on the port */
 	size_t served_bytes;
 	uint64_t served_ns;
 	int metrics_failed, trace_failed; /* 1: the warning was logged */
 	int metrics_written;
 	uint64_t opened_ns;
-	int compared; /* 1: the number of pages was compared with that of ranks */
+	int compared; /* 1: the number of pages was already compared with the number of ranks */
 	int flushed;
 	int is_last; /* 1: exit() writes its files if sluice_finalize() does not */
 	pthread_t thread;
@@ -51,7 +52,7 @@ struct reporter {
 /* The reporter of this process that must still write when the process ends without
  * sluice_finalize(). */
 static _Atomic(struct reporter *) last;
-/* The value of `last` from exit() on. */
+/* `last` has this value from the beginning of exit() on. */
 static char exit_mark;
 #define EXITING ((struct reporter *)(void *)&exit_mark)
 
@@ -95,8 +96,8 @@ static void name_trace(struct reporter *r, const char *pattern)
 
 /* ---- metrics ---------------------------------------------------------------------------- */
 
-/* Finds the pages of this job. Two jobs can have the same number, so their ranks are compared by
- * how they met. */
+/* Finds the pages of this job. Two jobs can have the same Slurm number, so the ranks are also
+ * compared by the number of their meeting. */
 static int find_ranks(const struct reporter *r, struct seen *seen)
 {
 	const uint64_t meeting = r->origin.meeting;
@@ -462,8 +463,8 @@ void reporter_close(sluice_job *job)
 /* Keeps leak checkers from reporting a job that was never finalized. */
 static struct reporter *volatile leaked __attribute__((unused));
 
-/* A program that exits without sluice_finalize() leaves its trace, and no numbers that Prometheus
- * would repeat for ever. */
+/* If a program exits without sluice_finalize(), its trace is kept. Its file of metrics is removed,
+ * because Prometheus would otherwise read the last values for ever. */
 __attribute__((destructor)) static void report_at_exit(void)
 {
 	struct reporter *r = atomic_exchange(&last, EXITING);

@@ -7,10 +7,10 @@
 #include <pthread.h>
 #include <sched.h>
 
-enum { USUAL_MOST = 4 }; /* by default; more threads wait for memory */
+enum { USUAL_MOST = 4 }; /* the default limit; with more threads, memory would be the bottleneck */
 
-/* Each rank has its own processors if the ranks together use at most the processors of the
- * machine. Otherwise they share. */
+/* The ranks share the processors if together they are allowed more processors than the machine has.
+ * Otherwise each rank has its own. */
 unsigned threads_of_rank(unsigned allowed, unsigned online, unsigned ranks)
 {
 	const int share = ranks > 1 && (uint64_t)allowed * ranks > online;

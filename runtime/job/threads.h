@@ -10,14 +10,14 @@
 struct team;
 struct threads {
 	struct team *team; /* NULL: not started, or the calling thread works alone */
-	int tried;         /* 1: it was started, could not be, or is not wanted */
+	int tried;         /* 1: starting it was tried, or it is not wanted */
 };
 
 /* Returns the team of the job, or NULL if one thread works. memory: bytes for each of its workers;
- * all callers pass the same number. A team that cannot be started is a warning. The caller is
- * opening a model. */
+ * all callers pass the same number. If the team cannot be started, logs a warning. Called when a
+ * model is opened. */
 struct team *threads_team(sluice_job *job, size_t memory);
-/* No model of the job is open any more. */
+/* Ends the threads. Called when no model of the job is open any more. */
 void threads_end(sluice_job *job);
 
 /* Returns how many threads a rank should use that may run on `allowed` of the `online` processors

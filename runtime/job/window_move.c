@@ -14,8 +14,8 @@ enum {
 	PIECE_BYTES = 1 << 20, /* below the message limit of every device */
 	/* Every transport can report at least this many completions. */
 	IN_FLIGHT = 64,
-	OWN_MEMORY =
-		0xff /* the `slot` of a piece without a slot; no call waits for this piece alone */
+	OWN_MEMORY = 0xff /* the `slot` of a piece that needs no slot; no call waits for this piece
+			     alone */
 };
 
 static uint32_t index_make(int rank, uint32_t slot)
