@@ -8,12 +8,12 @@
 #include "sluice.h"
 #include <stdlib.h>
 
-/* A sample is made of pieces at equal distances, because tensors differ. At the sparsest budget it
- * still has a block of twomeans. */
+/* A sample is made of pieces at equal distances, because tensors differ. It is long enough that
+ * even at the sparsest budget the selected values fill a block of twomeans. */
 enum { SAMPLE = 131072, PIECE = 1024 };
 
-/* Codes that keep up to this times as much, or take up to this times as many bytes, count as equal.
- * Codes that are about equal would otherwise alternate. */
+/* Two codes count as equal if what they keep of the norm, or the bytes that they take, differ by at
+ * most this factor. Without this rule, two similar codes would alternate. */
 static const double about_equal = 1.05;
 
 struct bits {

@@ -28,7 +28,7 @@ static struct step_rule automatic_step(const struct rulebook *rules, uint64_t st
 unsigned rulebook_learns(const struct rulebook *rules, uint64_t step, unsigned chosen)
 {
 	/* A job that compares times begins again when it is resumed, with codes that fit its last
-	 * budget. The other one continues as if it had not stopped. */
+	 * budget. A job with a given budget continues as if it had not stopped. */
 	const uint64_t t = rules->recipe->budget ? step : step - rules->first_step;
 
 	return !rules->recipe->automatic || t & (t - 1) ? 0 : budget_of(rules, step, chosen);

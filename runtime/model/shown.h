@@ -8,15 +8,15 @@
 /* Takes an entry of the page and writes what does not change in it. */
 void shown_open(sluice_model *model);
 void shown_close(sluice_model *model);
-/* Writes the model's slices into this trace from now on, or into none if it is NULL, instead of
- * SLUICE_TRACE's. */
+/* Writes the model's slices into this trace from now on, instead of that of SLUICE_TRACE. NULL: into
+ * none. */
 void shown_trace(sluice_model *model, struct trace *trace);
-/* Called where a step ends, by the thread that works with the model. Threads that hold the job's
- * token also count, so this takes it, unless another thread holds it: the next step then shows
- * both. */
+/* Called where a step ends, by the thread that works with the model. The page is written under the
+ * job's token. If another thread holds the token, this does not wait, and the next step shows the
+ * numbers of both steps. */
 void shown_step(sluice_job *job, int entry, const sluice_model_stats *stats,
 		struct stopwatch *watch);
-/* Does the same where the token is held. version: of a server's first shard. */
+/* Does the same for a caller that holds the token. version: of a server's first shard. */
 void shown_held(sluice_job *job, int entry, const sluice_model_stats *stats,
 		struct stopwatch *watch, uint64_t version);
 #endif

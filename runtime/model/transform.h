@@ -37,11 +37,11 @@ uint64_t transform_longest_unit(const struct transform *t, uint64_t begin, uint6
 /* The ends of all blocks, for a selection by blocks, in ascending order. Tensors that are not
  * transformed are cut into blocks of up to S * S coordinates. */
 const uint32_t *transform_ends(const struct transform *t);
-/* Returns how many coordinates are selected in a range of whole units, if it is k of each block,
- * without those of tensors that dense= names. */
+/* Returns how many coordinates are selected in a range of whole units if k of each block are
+ * selected. Tensors that dense= names do not count. */
 uint64_t transform_selected(const struct transform *t, uint64_t begin, uint64_t end, uint64_t k);
-/* Returns the number of coordinates in blocks of one coordinate, without those of tensors that
- * dense= names: these tensors have sides that are primes above S. */
+/* Returns the number of coordinates that are a block each. The sides of their tensors are primes
+ * above S. Tensors that dense= names do not count. */
 uint64_t transform_single(const struct transform *t);
 /* Returns the bytes of memory that the transform takes. */
 uint64_t transform_bytes(const struct transform *t);

@@ -64,8 +64,8 @@ static float decay_of(const struct update *u, float lr)
 	return u->placement == STEP_INSIDE ? u->decay * lr : u->decay;
 }
 
-/* Returns the factor that makes of a square the variance that would result if each step had this
- * square. */
+/* Returns the factor by which a square is multiplied to give the variance that would result if each
+ * step had this square. */
 static float steady_of(const struct update *u)
 {
 	return 1 / (u->unbias2 * u->unbias2);

@@ -185,8 +185,8 @@ struct recipe {
 	float decay;
 	enum nonfinite_policy nonfinite;
 	enum coding_choice coding;
-	/* The job chooses up= and down= itself. budget: a sparse budget (budgets.h), of which it
-	 * chooses the codes alone; 0: it also chooses the budget, by the times of its steps. */
+	/* 1 if the job chooses up= and down= itself. With a sparse budget (budgets.h) it chooses
+	 * only the codes; with budget 0 it also chooses the budget, by the times of its steps. */
 	int automatic;
 	unsigned budget;
 	uint32_t seed; /* the seed of all random numbers */

@@ -44,8 +44,8 @@ int schedule_compile(const struct recipe *recipe, uint64_t steps_per_epoch, int 
 		steps *= (double)steps_per_epoch;
 	}
 	out->warmup_steps = (uint64_t)(steps /
-				       /* Densities depend on the number of exchanges, not of
-					* steps. */
+				       /* Densities depend on the number of exchanges and not on the
+					* number of steps. */
 				       recipe->every.period);
 	out->warmup_dense = recipe->warmup.dense;
 	if (recipe->adam.freeze > out->warmup_steps)
