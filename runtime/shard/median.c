@@ -89,7 +89,7 @@ int median_ready(struct shard *shard)
 		n += m->norm[w] > 0;
 	}
 	qsort(m->sorted, n, sizeof(*m->sorted), by_size);
-	/* The lower one of an even number. */
+	/* If the number of norms is even, this is the lower of the two middle ones. */
 	m->median = n ? m->sorted[(n - 1) / 2] : 0;
 	return 1;
 }

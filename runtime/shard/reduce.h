@@ -24,8 +24,8 @@ struct reduction {
 	/* reduce=senders: how many messages had a value other than zero at each coordinate; else
 	 * NULL */
 	uint16_t *senders;
-	/* The sum is of coefficients, whose first has this coordinate; or NULL. room: for
-	 * transform_invert() */
+	/* The transform if the sum is of coefficients, otherwise NULL; `first` is the coordinate of
+	 * the first coefficient. room_of_unit is scratch memory for transform_invert(). */
 	const struct transform *transform;
 	uint64_t first;
 	float *room_of_unit;

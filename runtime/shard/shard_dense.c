@@ -33,8 +33,8 @@ struct dense_message {
 };
 
 struct dense_sum {
-	/* `takes` is the answer for this version and choice. Each poll needs it, but it is computed
-	 * only once. */
+	/* `takes` is 1 if a step of this version and choice may take the fast path. Each poll needs
+	 * this value, but computes it only if version or choice have changed. */
 	uint64_t version;
 	unsigned chosen;
 	int takes;

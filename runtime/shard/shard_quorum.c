@@ -21,10 +21,10 @@
 enum { FLAGS = 8 }; /* of sluice_raise() */
 
 struct quorum_worker {
-	uint64_t steps;  /* its pushes that were counted */
-	uint64_t missed; /* exchanges in a row that closed without it */
-	uint64_t spells; /* of such exchanges, and the one under way */
-	float weight;    /* of its push that waits */
+	uint64_t steps;  /* number of its pushes that were counted */
+	uint64_t missed; /* number of consecutive exchanges that closed without it, up to now */
+	uint64_t spells; /* number of absences so far, each of one or more such exchanges */
+	float weight;    /* weight of its push that waits */
 	int waits;       /* 1: its next message is a checked push */
 	int parked;      /* 1: it has joined collective number `collective` */
 	uint32_t collective;

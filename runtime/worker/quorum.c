@@ -27,7 +27,7 @@ struct quorum_shard_state {
 	uint32_t part;     /* the next part of the snapshot */
 	uint64_t snapshot; /* the version of the snapshot's first part */
 	uint64_t applied;  /* publications since the last one with this worker's drift */
-	uint64_t missed;   /* publications before the newest one with its drift */
+	uint64_t missed;   /* publications between the last two with this worker's drift */
 	unsigned counted;  /* workers in the newest publication; 0: unknown */
 };
 
@@ -113,7 +113,8 @@ static void quorum_step_begins(struct worker *w)
 	step_set_norm(&w->step, w->quorum->weight);
 }
 
-/* The number of collectives that this worker has completed, or of the one that it joins. */
+/* Returns the number of collectives that this worker has completed, or the number of the one that
+ * it joins. */
 static uint32_t quorum_mark(const struct worker *w)
 {
 	return w->quorum->mark;
@@ -132,7 +133,8 @@ void quorum_expect(const struct worker *w, uint32_t shard, struct message_expect
 	want->phase = w->step.phase;
 }
 
-/* A message without coordinates for one shard, which has a free slot. */
+/* Asks one shard for its newest publication, by a message without coordinates. Does nothing if the
+ * shard has no free slot; the next poll calls this again. */
 static void ask_newest(struct worker *w, uint32_t shard)
 {
 	if (!lane_free(w->lanes, shard))
