@@ -78,8 +78,8 @@ enum exchange {
 struct selection_kind {
 	enum selection_argument argument;
 	int counted;  /* 1: takes a count in place of a density */
-	int unbiased; /* 1: draws and scales by itself, so a residual would count values that are
-			 not sent twice */
+	int unbiased; /* 1: scales the values that it draws; with a residual, values that are not
+			 sent would count twice */
 	/* 1: the number of selected coordinates is not known in advance. This determines the size
 	 * of slots if there is no residual. */
 	int varies;

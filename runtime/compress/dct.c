@@ -6,11 +6,11 @@
 
 /* ---- matrices ---------------------------------------------------------------- */
 
-/* cos(pi j / (2 length)) by its series: additions, products and quotients alone. j is below
- * 4 * length. */
+/* Returns cos(pi j / (2 length)) by its series, which needs only additions, products and quotients.
+ * j is below 4 * length. */
 static double cosine(unsigned j, unsigned length)
 {
-	enum { TERMS = 13 }; /* at pi / 2, the next one is below 1e-22 */
+	enum { TERMS = 13 }; /* at pi / 2, the next term is below 1e-22 */
 	const double pi = 3.14159265358979323846;
 	double sum = 1, x;
 

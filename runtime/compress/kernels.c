@@ -19,7 +19,8 @@ int kernels_avx2(void)
 #endif
 }
 
-/* name: NULL for the best version. */
+/* Returns the first usable version that has this name, or the best usable one if name is NULL.
+ * Returns NULL if there is none. */
 static const void *first_usable(const void *versions, const char *name)
 {
 	for (const struct kernel_version *const *v = versions; *v; v++)

@@ -65,11 +65,11 @@ struct select_call {
  * residual is then the sum, of which nothing was cleared. */
 size_t select_run(struct selector *s, const struct select_call *call, int *nan_out);
 
-/* Of each `length` consecutive coordinates, selects the k largest in magnitude, and all non-zeros
- * of exempt spans. Blocks are counted from coordinate 0. If a block has n < length coordinates that
- * are not exempt, block_quota() of them are selected. In other respects it works like
- * select_topk(). 0 < k <= length <= SELECT_BLOCK_MOST. If ends is not NULL, it has the ends of the
- * blocks, none of which is longer than `length`, and k of each block are selected, or all of a
+/* Selects the k coordinates that are largest in magnitude of each `length` consecutive ones, and
+ * all non-zeros of exempt spans. Blocks are counted from coordinate 0. If a block has n < length
+ * coordinates that are not exempt, block_quota() of them are selected. In other respects it works
+ * like select_topk(). 0 < k <= length <= SELECT_BLOCK_MOST. If ends is not NULL, it has the ends of
+ * the blocks, none of which is longer than `length`, and k of each block are selected, or all of a
  * shorter one. */
 size_t select_each_block(struct selector *s, const float *x, const struct span *spans,
 			 size_t n_spans, uint32_t k, uint32_t length, const uint32_t *ends,

@@ -106,7 +106,7 @@ static void end_early(struct sweep *w, enum sweep_end why)
 	__atomic_store_n(&w->end, why, __ATOMIC_RELAXED);
 }
 
-/* Where the lists of a tile go. */
+/* The place at which the lists of a tile are stored. */
 struct place {
 	size_t at, n, near_at, n_near;
 };

@@ -32,7 +32,8 @@ struct selector {
 	pthread_mutex_t lock; /* protects the sweep under way */
 };
 
-/* The memory of a stage for tiles of this length, a multiple of 16 bytes, and the stage in it. */
+/* Return the bytes of a stage for tiles of this length, which is a multiple of 16, and the stage in
+ * memory of that size. */
 static inline size_t stage_bytes(size_t tile)
 {
 	return (tile + LISTS_SLACK + 3) / 4 * 4 * 4 * sizeof(float);
