@@ -12,9 +12,8 @@
 enum {
 	COUNT_PLACES = 1024, /* the most numbers that may arrive before an earlier number */
 	/* The sender's next put is at most this far ahead of its oldest put that is not complete.
-	 * The
-	 *
-	 * other half is for complete puts that the peer's card has not reported yet. */
+	 * The other half of the places is for complete puts that the peer's card has not reported
+	 * yet. */
 	COUNT_AHEAD = COUNT_PLACES / 2
 };
 

@@ -16,7 +16,7 @@ struct peer_memory {
 		int first; /* the number of the first peer in this region */
 		struct region *region;
 	} * rooms;
-	int n, peers; /* of rooms; for which there is room */
+	int n, peers; /* number of rooms, and of the peers for which they are enough */
 };
 
 static inline struct peer_memory peer_memory_new(const char *name, unsigned access, size_t stride)

@@ -135,8 +135,8 @@ static int write_header(const struct region *region)
 	uint8_t header[REGION_HEAD_BYTES];
 
 	descriptor_of(region, header);
-	if (region->mapped != region->base) /* a file on reserved huge pages cannot be written,
-					       so the mapping is */
+	if (region->mapped != region->base) /* write() refuses a file on reserved huge pages, so
+					       this uses the mapping */
 		memcpy(region->mapped, header, sizeof(header));
 	else if (pwrite(region->fd, header, sizeof(header), 0) != (ssize_t)sizeof(header))
 		return -1;

@@ -18,8 +18,7 @@ enum { MOST_PIECES = 256, CHAIN_MOST = 16 };
 struct sent {
 	uint64_t remote_address, bytes;
 	uint64_t posted;  /* number of bytes in posted work requests */
-	uint64_t done;    /* those of them in large pieces that have ended, which are never
-			     posted again */
+	uint64_t done;    /* bytes of large pieces that have ended, which are never posted again */
 	uint64_t last_wr; /* number of its last work request, once all are posted */
 	uint64_t notify;  /* its number among the notifies to this peer; 0: it has none */
 	uint64_t cookie;

@@ -9,7 +9,7 @@
 /* A block is written in less than a microsecond, but its writer can be suspended meanwhile. */
 enum { TRIES = 100, QUICK_TRIES = 20, REST_NS = 100000, RANKS_MOST = 1 << 20 };
 
-/* Returns 0, or -1 if the block is being written at every try. */
+/* Returns 0, or -1 if the block was being written at each try. */
 static int get(const _Atomic uint64_t *sequence, const _Atomic uint64_t *words, void *out,
 	       size_t bytes)
 {

@@ -108,7 +108,7 @@ static int add_page(pid_t pid, const char *path, const char *job, struct seen *s
 		seen->why = why;
 		return 0;
 	}
-	/* A child of the rank has the file, too, also after the rank has ended. */
+	/* A forked child of the rank also holds the file, even after the rank has ended. */
 	if (more->who.pid != own_pid(pid) || !is_wanted(&more->who, job))
 		return 0;
 	more->pid = pid;

@@ -14,7 +14,8 @@
 #include <unistd.h>
 
 enum { BACKLOG = 8, HEAD_BYTES = 256 };
-/* For a whole connection, and between two tries to accept one without descriptors or memory. */
+/* The time limit of a whole connection, and the pause before the next accept() after one that
+ * failed for lack of descriptors or memory. */
 static const uint64_t limit_ns = 5000000000, rest_ns = 1000000000;
 
 struct connection {

@@ -66,7 +66,7 @@ int out_begin(struct out_file *file, const char *path, int for_all_users)
 	}
 	snprintf(file->path, sizeof(file->path), "%s", path);
 	snprintf(file->temporary, sizeof(file->temporary), "%s.%d.tmp", path, (int)getpid());
-	unlink(file->temporary); /* of an earlier process with this number */
+	unlink(file->temporary); /* left by an earlier process with this number */
 	fd = open(file->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
 	if (fd < 0)
 		return -1;

@@ -44,7 +44,7 @@ struct page_who {
 	int32_t rank, size, servers;
 	int32_t pid; /* as the process itself sees it */
 	uint64_t start_ns;
-	uint64_t meeting; /* the same on all ranks of a job, and on few others */
+	uint64_t meeting; /* equal on all ranks of a job, and on hardly any rank of another job */
 };
 struct page_wait {
 	uint64_t since_ns; /* 0: no call of this rank waits */

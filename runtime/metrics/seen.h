@@ -19,8 +19,8 @@ struct seen_rank {
 	uint64_t ns; /* time of the copy */
 	/* For pages that seen_find() has found: */
 	pid_t pid;  /* as this process sees it */
-	char state; /* of the process in /proc/PID/stat, such as R, S, or T for stopped */
-	ino_t file; /* the same for the same page */
+	char state; /* state of the process in /proc/PID/stat: R, S, T for stopped, and so on */
+	ino_t file; /* inode of the page, which identifies it at the next look */
 };
 
 /* Returns the time from then until the page was copied, or 0 if `then` is later. */

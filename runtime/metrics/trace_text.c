@@ -17,7 +17,8 @@ enum {
 	LEAST_GAP_NS = 1000,
 	LINE_BYTES = 1024
 };
-static const uint64_t epoch_s = 1767225600; /* 2026-01-01, so that a double has nanoseconds */
+static const uint64_t epoch_s = 1767225600; /* 2026-01-01: a double holds times since then to the
+					       nanosecond */
 
 static const char first_line[] = "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"program\":"
 				 "\"Sluice\",\"meeting\":\"%016" PRIx64 "\"},\"traceEvents\":[";
@@ -25,7 +26,7 @@ static const char last_line[] = "]}";
 
 /* ---- printing ----------------------------------------------------------------------------- */
 
-/* The print of one trace. */
+/* The state of printing one trace. */
 struct print {
 	FILE *to;
 	int rank;

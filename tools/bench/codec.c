@@ -33,7 +33,8 @@ enum subject {
 	F32,
 	F16,
 	BF16,
-	UNIFORM,       /* four bits, each rounded by the number of its position */
+	UNIFORM,       /* values in four bits; each is rounded by the random number of its
+			  position */
 	UNIFORM_DENSE, /* the same for a message of all positions */
 	UNIFORM_2,
 	UNIFORM_8,

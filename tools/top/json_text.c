@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * --json: everything that the pages have, as one object. */
+ * For --json: prints the contents of all pages as one object. */
 #include "tools/json.h"
 #include "metrics/metrics.h"
 #include "tools/top/show.h"

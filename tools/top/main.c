@@ -146,7 +146,7 @@ static void put_screen(const char *text, int height)
 
 /* ---- finding ----------------------------------------------------------------------------- */
 
-/* Says on stderr how many nodes have answered, and what srun says. */
+/* Prints on stderr how many nodes have answered, and the last line of srun. */
 static void explain_nodes(const struct nodes *nodes, const char *what)
 {
 	const char *said = nodes_said(nodes);
@@ -197,7 +197,8 @@ static int read_ranks(const struct options *o, struct seen *seen)
 	return EXIT_NONE;
 }
 
-/* Looks once. Returns 0, or the exit status with a sentence on stderr. */
+/* Looks at the ranks once. Returns 0, or prints a sentence on stderr and returns the exit
+ * status. */
 static int look(const struct options *o, struct seen *seen)
 {
 	int several = 0;
@@ -233,7 +234,8 @@ static int has_rank(const struct seen *seen, int rank)
 }
 
 /* Waits until a look of one node, or with `all` of each node, has arrived. A busy Slurm may start
- * srun's step late, so it says for what it waits. Returns 0, or -1 if srun has ended before. */
+ * srun's step late, so this prints at intervals what it waits for. Returns 0, or -1 if srun has
+ * ended before that. */
 static int await_nodes(const struct options *o, int all)
 {
 	uint64_t warn_ns = now_ns() + (uint64_t)PATIENCE_MS * 1000000;

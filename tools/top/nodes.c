@@ -30,7 +30,8 @@ struct nodes {
 
 /* ---- srun ------------------------------------------------------------------------ */
 
-/* In the child. The shell of another step may have set these for its own tasks. */
+/* Removes, in the child, variables that the shell of another step may have set for its own
+ * tasks. */
 static void forget_step(void)
 {
 	static const char *const names[] = { "SLURM_NTASKS", "SLURM_NPROCS",

@@ -17,10 +17,10 @@ enum { RELAY_LINE = 800 };
 
 /* The pages that one node has sent. Zero it before the first call. */
 struct relay {
-	uint64_t *words;     /* of the page that arrives, or NULL */
-	struct seen arrives; /* ranks of the look that arrives */
-	struct seen ranks;   /* of the last whole look */
-	int nodes;           /* that look; 0: no look has arrived yet */
+	uint64_t *words;     /* words of the page that is arriving; NULL if none is */
+	struct seen arrives; /* ranks of the look that is arriving */
+	struct seen ranks;   /* ranks of the last complete look */
+	int nodes;           /* NODES of the last complete look; 0: there is none yet */
 };
 
 /* Prints a look. Pages with a block that could not be copied are left out. Returns 0, or -1 without

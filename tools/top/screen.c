@@ -12,7 +12,8 @@ enum { LINE_BYTES = 512, BAR_CELLS = 16, WIDE = 120, NOTES_SHOWN = 6 };
 enum { NARROW_STATE = 65, WIDE_STATE = 105 };
 static const double shown_wait_s = 1, slow_times = 2;
 static const char wait_color[] = "33", bad_color[] = "31", head_color[] = "1";
-/* By enum step_part, and the rest of the step, in which the program computes. */
+/* Indexed by enum step_part. The last entry is the rest of the step, in which the program
+ * computes. */
 static const char part_letters[STEP_PARTS + 1] = { 'C', 'P', 'W', 'R', 'A', '.' };
 static const char *const part_colors[STEP_PARTS + 1] = { "44", "46", "43", "45", "42", "" };
 
@@ -57,7 +58,7 @@ static const char *number_text(double number, char text[16])
 	return text;
 }
 
-/* Without an exponent up to seven digits. */
+/* Writes rates of up to seven digits without an exponent. */
 static const char *rate_text(double rate, char text[16])
 {
 	if (isfinite(rate) && rate >= 999.5 && rate < 1e7)
@@ -291,7 +292,7 @@ static void print_losses(const struct seen *seen, size_t first, size_t end, cons
 	}
 }
 
-/* Prints the last line of each rank. Of equal lines, it prints the first. */
+/* Prints the last log line of each rank. If several ranks have the same line, prints it once. */
 static void print_notes(const struct seen *seen, size_t first, size_t end, const struct view *view,
 			FILE *to)
 {

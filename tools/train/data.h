@@ -50,8 +50,9 @@ int data_load(const struct data_source *source, enum task task, struct dataset *
 void data_free(struct dataset *set);
 
 /* Fills x, which is n x features and row-major, with the given rows. Pixels are standardised: mean
- * 0 and deviation 1 over all pixels of the training set. Absent columns are 0. Of a text, each
- * symbol of the context has one column for each symbol, and its own is 1. */
+ * 0 and deviation 1 over all pixels of the training set. Absent columns are 0. In a text, each
+ * place of the context has a column for each symbol. The column of the symbol at that place is 1,
+ * and the others are 0. */
 void data_fill(const struct dataset *set, const uint32_t *rows, size_t n, float *x);
 
 /* The loaders do not change labels, and fill class_value. The caller has zeroed *set. */

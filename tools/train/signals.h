@@ -6,7 +6,7 @@
 #include "sluice.h"
 
 void catch_signals(void); /* SIGINT keeps its meaning */
-/* From now on, SIGUSR2 logs the waits of this job. NULL: of no job. */
+/* From now on, SIGUSR2 logs the waits of this job. With NULL, it does nothing. */
 void explain_on_signal(sluice_job *job);
 int stop_was_asked(void);
 #endif
