@@ -346,14 +346,15 @@ typedef struct sluice_model_step {
 	/* 1 if the next push is at an anchor (signal=svrg): the program must then pass the full
 	 * gradient of this worker's data to sluice_push(). Otherwise 0. */
 	int anchor_due;
-	/* With quorum=: the number of workers in the newest exchange, and the number of exchanges
-	 * that closed without this worker between its last two. Each shard closes by itself: these
-	 * are the smallest and the largest of all shards. 0 workers: unknown. Otherwise the number
-	 * of workers, and 0. */
+	/* With quorum=: the number of workers in the newest exchange (0: unknown), and the number
+	 * of exchanges that closed without this worker between its last two. Each shard closes by
+	 * itself, so these are the smallest and the largest number of all shards. With other
+	 * recipes: the number of living workers, and 0. */
 	unsigned counted;
 	uint64_t missed;
-	/* The number of exchanges of the job that this worker's common parameters include; with
-	 * quorum= also those that it has missed, and the smallest number of all shards. */
+	/* The number of exchanges of the job that this worker's common parameters include. With
+	 * quorum= this counts exchanges that it has missed, too, and is the smallest number of all
+	 * shards. */
 	uint64_t exchanges;
 } sluice_model_step;
 

@@ -8,8 +8,8 @@
 /* Takes an entry of the page and writes what does not change in it. */
 void shown_open(sluice_model *model);
 void shown_close(sluice_model *model);
-/* Writes the model's slices into this trace from now on, instead of that of SLUICE_TRACE. NULL: into
- * none. */
+/* Writes the model's slices into this trace from now on, instead of that of SLUICE_TRACE. NULL:
+ * into none. */
 void shown_trace(sluice_model *model, struct trace *trace);
 /* Called where a step ends, by the thread that works with the model. The page is written under the
  * job's token. If another thread holds the token, this does not wait, and the next step shows the
