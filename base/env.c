@@ -105,9 +105,11 @@ static int read_setting(enum env_kind kind, const char *text, uint64_t *out)
 static const char *number_form(enum env_kind kind)
 {
 	if (kind == ENV_MILLISECONDS)
-		return "a duration: write a number with us, ms, s, m or h (without: seconds)";
+		return "a duration: write a number with us, ms, s, m or h; a number without a "
+		       "unit is in seconds";
 	if (kind == ENV_MICROSECONDS)
-		return "a duration: write a number with us, ms, s, m or h (without: microseconds)";
+		return "a duration: write a number with us, ms, s, m or h; a number without a "
+		       "unit is in microseconds";
 	if (kind == ENV_BYTES)
 		return "a size: write a number of bytes, or one with K, M, G or T";
 	return "a whole number";

@@ -20,22 +20,22 @@ const struct env_entry env_table[] = {
 	  FIELD(transport) },
 	{ "SLUICE_DEVICE", ENV_TEXT, "", "NAME[:PORT][,[^]NAME...]",
 	  "RDMA devices that the verbs transport may use: a list of names, in which [0-3] stands "
-	  "for a number, * for any text and ^ for an exclusion, such as mlx5_[0-3],^mlx5_2. A list "
-	  "that begins with ^ excludes all its entries. A rank takes one of those with an active "
-	  "port and a usable address: the nearest to its GPU in the PCIe tree, or without a GPU "
-	  "the nearest to its processors. Ranks of a node take turns where several are as near "
-	  "and of one link layer and speed. Two ranks whose cards share no network connect through "
-	  "other cards of their nodes that do.",
+	  "for a number, * for any text and ^ for an exclusion, such as mlx5_[0-3],^mlx5_2. A "
+	  "list that begins with ^ excludes all its entries. A rank takes one that has an active "
+	  "port and a usable address: the one nearest to its GPU in the PCIe tree, or without a "
+	  "GPU nearest to its processors. If several devices of one link layer and speed are "
+	  "equally near, the ranks of a node take them in turn. Two ranks whose cards share no "
+	  "network connect through other cards of their nodes that share one.",
 	  FIELD(device) },
 	{ "SLUICE_GID_INDEX", ENV_TEXT, "auto", "auto or 0 .. 255",
 	  "Entry of the GID table whose address the verbs transport uses. A number from 0 to 255; "
-	  "auto takes the first routable RoCEv2 one on Ethernet, IPv4 before IPv6, and entry 0 on "
-	  "InfiniBand without IP. A link-local RoCEv2 one is used only if it is named here.",
+	  "On Ethernet, auto takes the first routable RoCEv2 entry, IPv4 before IPv6. On "
+	  "InfiniBand without IP it takes entry 0. A link-local RoCEv2 entry is used only if it "
+	  "is named here.",
 	  FIELD(gid_index) },
 	{ "SLUICE_GID_NET", ENV_TEXT, "", "a network such as 10.1.0.0/16",
-	  "The network whose addresses the verbs transport uses, where a card has addresses in "
-	  "several. Without it, a card is known by all of its addresses, and each pair of ranks "
-	  "takes two of one network.",
+	  "The network whose addresses the verbs transport uses, if a card has addresses in "
+	  "several networks. Without it, each pair of ranks takes two addresses of one network.",
 	  FIELD(gid_net) },
 	{ "SLUICE_MEMORY_WINDOWS", ENV_CHOICE, "auto", "auto|yes|no",
 	  "How the verbs transport limits the memory that a peer can access. yes uses memory "
@@ -44,15 +44,15 @@ const struct env_entry env_table[] = {
 	  "and a test shows that they work.",
 	  FIELD(memory_windows) },
 	{ "SLUICE_TRAFFIC_CLASS", ENV_TEXT, "auto", "auto or 0 .. 255",
-	  "Traffic class of the verbs transport's packets on Ethernet: the DSCP times 4, plus 2 if "
-	  "switches may mark congestion (ECN). auto takes the class that an administrator gave to "
-	  "the port, else 106, which is DSCP 26 with ECN. The network must treat it as lossless or "
-	  "mark it; with another class, packets may be dropped under load.",
+	  "Traffic class of the verbs transport's packets on Ethernet: the DSCP times 4, plus 2 "
+	  "if switches may mark congestion (ECN). auto takes the class that an administrator has "
+	  "set for the port, or else 106, which is DSCP 26 with ECN. The network must treat the "
+	  "class as lossless or mark its packets. Otherwise packets may be dropped under load.",
 	  FIELD(traffic_class) },
 	{ "SLUICE_SERVICE_LEVEL", ENV_TEXT, "auto", "auto or 0 .. 15",
-	  "Service level of the verbs transport's packets: on InfiniBand the one that the subnet "
-	  "manager maps to virtual lanes, on a VLAN the priority. auto takes the one that the "
-	  "kernel resolves for the connection, and 0 on InfiniBand without IP.",
+	  "Service level of the verbs transport's packets: on InfiniBand the number that the "
+	  "subnet manager maps to virtual lanes, on a VLAN the priority. auto takes the number "
+	  "that the kernel resolves for the connection, and 0 on InfiniBand without IP.",
 	  FIELD(service_level) },
 	{ "SLUICE_RELAXED_ORDERING", ENV_CHOICE, "auto", "auto|no|all",
 	  "Whether a network card may write and read memory out of order, which is faster on many "
@@ -74,15 +74,15 @@ const struct env_entry env_table[] = {
 	  FIELD(provider) },
 	{ "SLUICE_INTERFACE", ENV_TEXT, "", "NAME or ADDRESS[,[^]NAME...]",
 	  "Network interfaces that the verbs and ofi transports may use, by name or address: a "
-	  "list like that of SLUICE_DEVICE. Where it names none, ofi leaves out loopback and "
-	  "bridges of containers. With TCP, Sluice takes the first one, IPv4 before IPv6. With "
+	  "list like that of SLUICE_DEVICE. If it names none, ofi leaves out loopback and bridges "
+	  "of containers. With TCP, Sluice takes the first interface, IPv4 before IPv6. With "
 	  "other providers, ranks of a node take the cards as SLUICE_DEVICE describes.",
 	  FIELD(interface) },
 	{ "SLUICE_PORTS", ENV_PORTS, "", "LOW-HIGH",
 	  "Ports on which a rank accepts TCP connections of the ofi transport, and UDP of the "
-	  "control network, such as 20000-20063: those that a firewall lets through between the "
-	  "nodes. Each rank of a node needs one. Without the variable the kernel chooses. It "
-	  "replaces libfabric's FI_TCP_PORT_LOW_RANGE and FI_TCP_PORT_HIGH_RANGE.",
+	  "control network, such as 20000-20063. A firewall between the nodes must let them "
+	  "through. Each rank of a node needs one port. Without the variable the kernel chooses "
+	  "the ports. It replaces libfabric's FI_TCP_PORT_LOW_RANGE and FI_TCP_PORT_HIGH_RANGE.",
 	  FIELD(ports) },
 	{ "SLUICE_LOG", ENV_TEXT, "warn", "LEVEL or MODULE+LEVEL[,MODULE+LEVEL...]",
 	  "What is logged: a level, or pairs of a module and its level, such as "
@@ -137,18 +137,19 @@ const struct env_entry env_table[] = {
 	{ "SLUICE_CONTROL_INTERFACE", ENV_TEXT, "", "a list",
 	  "Network interfaces over which ranks ask whether the process of a rank lives while the "
 	  "link to it is down, as names or addresses in the form of SLUICE_DEVICE without ports. "
-	  "Without it these are the interface that leads to the node of srun, and then interfaces "
-	  "without an RDMA device; three of them are used. See LOSING A PEER.",
+	  "Without it, ranks use up to three interfaces: first the one that leads to the node of "
+	  "srun, and then interfaces without an RDMA device. See LOSING A PEER.",
 	  FIELD(control_interface) },
 	{ "SLUICE_WARN_AFTER", ENV_MILLISECONDS, "10s", "100ms .. 24h",
 	  "When a rank is alive but silent for this long, the others report that they wait for it.",
 	  FIELD(patience.warn_after_ms) },
 	{ "SLUICE_WAIT_TIMEOUT", ENV_MILLISECONDS, "600s", "100ms .. 168h",
 	  "The longest wait for another rank. After it the waiting call fails. It must be longer "
-	  "than what one rank does alone between two steps, such as an evaluation.",
+	  "than any work of one rank alone between two steps, such as an evaluation.",
 	  FIELD(patience.wait_timeout_ms) },
 	{ "SLUICE_BOOT_TIMEOUT", ENV_MILLISECONDS, "60s", "100ms .. 24h",
-	  "Bounds each exchange with the launcher, and connecting to the other ranks.",
+	  "The longest time for each exchange with the launcher, and for connecting to the other "
+	  "ranks.",
 	  FIELD(patience.boot_timeout_ms) },
 	{ "SLUICE_MESH", ENV_COUNT, "64", "1 .. 65535",
 	  "Number of ranks up to which all of them connect with each other at the start. In a "
@@ -161,9 +162,9 @@ const struct env_entry env_table[] = {
 	  FIELD(spin_us) },
 	{ "SLUICE_THREADS", ENV_COUNT, "0", "0 .. 256",
 	  "Number of threads with which a rank selects from a vector of 2^20 coordinates or more; "
-	  "the result is the same for any number. With 0 it is the number of processors of "
-	  "this rank, at most 4. If the ranks of a machine share processors, it is this rank's "
-	  "part of them. Each thread takes up to 1 MiB, which the plan of a model does not count.",
+	  "the result is the same for any number. With 0 it is the number of processors of this "
+	  "rank, at most 4. If the ranks of a machine share processors, it is this rank's share "
+	  "of them. Each thread takes up to 1 MiB, which the plan of a model does not count.",
 	  FIELD(threads) },
 	{ "SLUICE_PLACEMENT", ENV_CHOICE, "auto", "auto|no",
 	  "Where the progress thread runs. auto keeps it on the processors next to the RDMA "
@@ -173,15 +174,15 @@ const struct env_entry env_table[] = {
 	  FIELD(placement) },
 	{ "SLUICE_KERNELS", ENV_CHOICE, "auto", "auto|avx512|avx2|portable",
 	  "Which version of the kernels for selection and for coding messages is used; all give "
-	  "the same results. auto takes the best that the processor has. The other values are for "
-	  "tests and measurements. avx512 differs from avx2 only in selection, where many "
-	  "coordinates are candidates.",
+	  "the same results. auto takes the best version that the processor supports. The other "
+	  "values are for tests and measurements. avx512 is faster than avx2 only in selections "
+	  "with many candidates.",
 	  FIELD(kernels), .environment_only = 1 },
 	{ "SLUICE_GPU", ENV_TEXT, "auto", "auto, off or a file",
-	  "The module for gradients and parameters in GPU memory, loaded when such memory is first "
-	  "seen. auto means the one that was installed with the library, also if the whole "
-	  "installation was moved; it is refused if users other than root, the user of the process "
-	  "and the owner of the library could have changed it. off loads none.",
+	  "The module for gradients and parameters in GPU memory, loaded when such memory is "
+	  "first seen. auto means the module that was installed with the library, even if the "
+	  "whole installation was moved. It is refused if users other than root, the user of the "
+	  "process and the owner of the library could have changed it. off loads no module.",
 	  FIELD(gpu) },
 	{ "SLUICE_KEY_FILE", ENV_TEXT, "", "a file",
 	  "A file of 32 to 4096 random bytes, the same for all ranks of a job. A rank without it, "
@@ -199,9 +200,10 @@ const struct env_entry env_table[] = {
 	  "room for other work on the GPU. With 0 they use the whole GPU.",
 	  FIELD(gpu_blocks) },
 	{ "SLUICE_DEVICE_SHARDS", ENV_CHOICE, "auto", "auto|no|yes",
-	  "Whether the shards of a rank sum, update and publish on a GPU. auto: if the parameters "
-	  "are in GPU memory and the recipe allows it. yes: on the GPU of the parameters, or else "
-	  "on the one that the local rank selects. See device_shards in sluice_model_open(3).",
+	  "Whether the shards of a rank sum, update and publish on a GPU. With auto they do so if "
+	  "the parameters are in GPU memory and the recipe allows it. With yes they use the GPU "
+	  "of the parameters, or else the one that the local rank selects. See device_shards in "
+	  "sluice_model_open(3).",
 	  FIELD(device_shards) },
 	{ "SLUICE_MEMORY", ENV_BYTES, "0", "0 .. 1024T",
 	  "A model that needs more memory than this on a rank is not opened. 0 sets no limit.",

@@ -187,7 +187,7 @@ static int wait_beside_captures(void *stream)
 	int rc;
 
 	capture_allow(&mode);
-	rc = cuda_check(cudaStreamSynchronize(stream), "a kernel or copy before");
+	rc = cuda_check(cudaStreamSynchronize(stream), "an earlier kernel or copy");
 	capture_restore(mode);
 	return rc;
 }
@@ -246,7 +246,7 @@ int cuda_lands(struct device_compressor *c, uint32_t count, void *stream)
 		return 1;
 	if (selector_enter(c->s, &before))
 		return -1;
-	return selector_leave(c->s, before, stream_idle(stream, "a kernel or copy before"));
+	return selector_leave(c->s, before, stream_idle(stream, "an earlier kernel or copy"));
 }
 
 /* ---- the parts of a push ----------------------------------------------------- */
@@ -464,7 +464,7 @@ static int is_done(const struct device_compressor *c)
 }
 
 static const char kernels[] = "a kernel of the push (topk, split, pack, dense, quantize, sketch, "
-			      "gather, seal or report), or one before it,";
+			      "gather, seal or report), or an earlier one,";
 
 static int refuse_unreported(const struct device_compressor *c)
 {

@@ -293,7 +293,7 @@ int cuda_zero(void *to, size_t bytes, void *stream)
 
 int cuda_wait(void *stream)
 {
-	return cuda_check(cudaStreamSynchronize(stream), "a kernel or copy before");
+	return cuda_check(cudaStreamSynchronize(stream), "an earlier kernel or copy");
 }
 
 int cuda_stream_open(void **stream)

@@ -364,7 +364,7 @@ static int take_selected(struct device_selector *s, uint32_t *index, float *valu
 	struct topk_state state;
 
 	if (copy_to_host(&state, &there->state, bytes, stream, "copying the result of topk") ||
-	    cuda_check(cudaStreamSynchronize(stream), "the kernel topk, or one before it,"))
+	    cuda_check(cudaStreamSynchronize(stream), "the kernel topk, or an earlier one,"))
 		return -1;
 	*out = (struct device_selected){ .n = state.found,
 					 .nan = state.nan != 0,
@@ -439,7 +439,7 @@ static int take_packed(struct device_selector *s, struct device_packed *out, voi
 
 	if (copy_to_host(&state, part(s, s->plan.packing), offsetof(struct pack_state, barrier),
 			 stream, "copying the result of pack") ||
-	    cuda_check(cudaStreamSynchronize(stream), "the kernel pack, or one before it,"))
+	    cuda_check(cudaStreamSynchronize(stream), "the kernel pack, or an earlier one,"))
 		return -1;
 	*out = (struct device_packed){ (int)state.coding, state.payload_bytes, state.scale };
 	return 0;
@@ -517,7 +517,7 @@ static int take_quantized(struct device_selector *s, float *scale, void *stream)
 	if (copy_to_host(scale, &there->quantize.scale, sizeof(*scale), stream,
 			 "copying the result of quantize"))
 		return -1;
-	return cuda_check(cudaStreamSynchronize(stream), "the kernel quantize, or one before it,");
+	return cuda_check(cudaStreamSynchronize(stream), "the kernel quantize, or an earlier one,");
 }
 
 int cuda_quantized(struct device_selector *s, float *scale, void *stream)

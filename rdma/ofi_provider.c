@@ -385,7 +385,7 @@ static int choose_named(struct fi_info *list, const char *provider, const char *
 			"provider %s %s in libfabric %u.%u: install libfabric %u.%u or later%s",
 			provider, row->why, FI_MAJOR(version), FI_MINOR(version),
 			FI_MAJOR(row->since), FI_MINOR(row->since),
-			row->tcp ? ", or for TCP name the provider net" : "");
+			row->tcp ? ", or name the provider net to use TCP" : "");
 	*out = by_place(list, first_fit(list, provider, interface), interface);
 	if (*out)
 		return SLUICE_OK;

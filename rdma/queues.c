@@ -456,7 +456,7 @@ const char *queues_explain(enum ibv_wc_status status, int *survives_out)
 		return "it had no receive ready, after all retries";
 	case IBV_WC_WR_FLUSH_ERR:
 		*survives_out = 1;
-		return "the connection was closed under a transfer";
+		return "the connection was closed during a transfer";
 	case IBV_WC_LOC_QP_OP_ERR: /* from soft-RoCE, when this rank's interface is down */
 	case IBV_WC_RESP_TIMEOUT_ERR:
 	case IBV_WC_GENERAL_ERR:

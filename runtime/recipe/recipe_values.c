@@ -359,8 +359,8 @@ static int read_lazy(const struct word *w, const struct item *item, struct recip
 {
 	static const char rule[] =
 		"lazy(WINDOW,WEIGHT,LONGEST) takes how many model changes it looks back on, 1 to "
-		"100; the weight of each, above 0; and, if there shall be such a bound, the "
-		"longest run of pushes that are left out";
+		"100; the weight of each, above 0; and optionally the longest run of skipped "
+		"pushes";
 	char text[RECIPE_TEXT_BYTES];
 	const char *at = item->argument, *weight, *longest;
 

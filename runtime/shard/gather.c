@@ -21,7 +21,7 @@ static const char *gather_judge(const struct shard *shard, int worker, const str
 	if (!epoch_exists(shard->job, m->epoch))
 		return "it carries an epoch that the job was never in";
 	if (m->count && rulebook_stands(shard->rules.recipe, m->lr))
-		return "it brings coordinates in a step with the learning rate 0";
+		return "it has coordinates, although the learning rate of the step is 0";
 	if (m->have_version != shard->published)
 		return "the worker holds another version than this shard published";
 	return NULL;

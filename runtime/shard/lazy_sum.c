@@ -68,8 +68,9 @@ static void lazy_sum_taken(struct shard *shard, int worker, const struct message
 	}
 	if (m->anchor / 2 != lazy->uploads[worker]) {
 		log_line(LOG_WARN, "runtime",
-			 "step %llu: %s has made %u uploads to shard %u, which took %u: one was "
-			 "lost or came twice, so all workers will send their whole gradients again",
+			 "step %llu: %s has made %u uploads to shard %u, which counted %u: one "
+			 "was lost or came twice, so all workers will send their whole gradients "
+			 "again",
 			 (unsigned long long)shard->version + 1, rank_text(shard->job, worker),
 			 m->anchor / 2, shard->id, lazy->uploads[worker]);
 		lazy->refresh = 1;

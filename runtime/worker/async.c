@@ -97,7 +97,7 @@ const char *async_judge(const struct worker *w, uint32_t shard, const struct mes
 
 	(void)shard;
 	if (m->coding != CODING_DENSE)
-		return "it has not all coordinates";
+		return "it does not have all coordinates";
 	if (m->anchor != a->anchors + (unsigned)expects_anchor(w))
 		return "it belongs to another anchor";
 	return NULL;

@@ -123,7 +123,8 @@ const char *census_judge_worker(const struct recipe *recipe, const uint64_t *num
 		return "a threshold is negative or not finite";
 	if ((up_level > 0 && !selection_kinds[up->select].global) ||
 	    (down_level > 0 && !selection_kinds[down->select].global))
-		return "it holds a threshold of a way that the recipe does not select by one";
+		return "it has a threshold for a direction in which the recipe does not select by "
+		       "a threshold";
 	return constituent_judge(up, numbers[0]);
 }
 

@@ -23,7 +23,7 @@ struct place {
 	char machine[BOOT_ID_BYTES];
 	cpu_set_t processors;
 };
-_Static_assert(sizeof(struct place) <= SLUICE_GATHER_MAX, "one gather tells it");
+_Static_assert(sizeof(struct place) <= SLUICE_GATHER_MAX, "a place fits into one gather");
 
 /* Every rank reads the same command line, so only one of them prints an error. */
 static int is_first_of_launcher(void)
@@ -74,8 +74,7 @@ static void warn_of_machine(sluice_job *job, const struct place *places, int fir
 	if (CPU_COUNT(&all) && ranks > CPU_COUNT(&all))
 		fprintf(stderr,
 			"sluice-bench: warning: %d ranks share %d processor%s on the machine of "
-			"rank %d (%s): they take turns, and the times measure that too; start "
-			"fewer "
+			"rank %d (%s): they take turns, and the times include that; start fewer "
 			"ranks there, or give them more processors (srun --cpus-per-task)\n",
 			ranks, CPU_COUNT(&all), CPU_COUNT(&all) == 1 ? "" : "s", first,
 			sluice_node(job, first));

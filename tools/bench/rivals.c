@@ -127,7 +127,7 @@ int torch_run(struct torch_times *t, const char *command)
 	if (!status && answers == t->n)
 		return 0;
 	fprintf(stderr,
-		"sluice-bench: --torch: \"%s\" %s, with %zu of %zu times%s%s; what it said on "
+		"sluice-bench: --torch: \"%s\" %s, with %zu of %zu times%s%s; its output on "
 		"stderr is above\n",
 		command, status ? "failed" : "ended", answers, t->n, *other ? ", and said: " : "",
 		other);

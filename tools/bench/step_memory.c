@@ -18,7 +18,7 @@ static int own_figures(sluice_model *model, const struct resident *before, uint6
 		return rc;
 	if (resident_now(&now)) {
 		fprintf(stderr,
-			"sluice-bench: /proc/self does not say how much memory is resident\n");
+			"sluice-bench: /proc/self does not report how much memory is resident\n");
 		return SLUICE_ENOSUPP;
 	}
 	figures[ANNOUNCED] = (double)stats.memory_bytes;

@@ -88,8 +88,8 @@ static void judge_absence(struct report *r, const char *why, enum need need)
 						 [NAMED] = VERDICT_FAIL };
 	static const char *const remedies[] = {
 		[NEEDED] =
-			"without it only ranks on this node are reached; correct what it says, or "
-			"SLUICE_PROVIDER and SLUICE_INTERFACE if they are set",
+			"without libfabric only ranks on this node are reached; correct the cause "
+			"above, or SLUICE_PROVIDER and SLUICE_INTERFACE if they are set",
 		[NAMED] = "correct SLUICE_PROVIDER or SLUICE_INTERFACE, or leave ofi out of "
 			  "SLUICE_TRANSPORT",
 	};

@@ -152,8 +152,8 @@ void probe_nearness(struct report *r)
 
 	if (nearness_all(&all)) {
 		report_add(r, VERDICT_INFO, section, "gpu-nic", NULL,
-			   "unknown: built without hwloc, or hwloc does not say what this machine "
-			   "looks like");
+			   "unknown: built without hwloc, or hwloc does not report the hardware "
+			   "of this machine");
 		return;
 	}
 	for (size_t g = 0; g < all.n_gpus; g++) {
@@ -196,8 +196,8 @@ void probe_cards_of_ranks(int ranks, struct report *r)
 	}
 	if (ranks && !n)
 		report_add(r, VERDICT_INFO, section, "card-of-rank", NULL,
-			   "no RDMA device on PCI that SLUICE_DEVICE allows, or hwloc does not say "
-			   "what this machine looks like");
+			   "no RDMA device on PCI that SLUICE_DEVICE allows, or hwloc does not "
+			   "report the hardware of this machine");
 }
 
 void probe_gpu(const struct node *node, struct report *r)

@@ -97,7 +97,7 @@ static int get(void *state, void *to_host, const void *from, size_t bytes)
 	return cuda_check(cudaMemcpyAsync(to_host, from, bytes, cudaMemcpyDefault, c->stream),
 			  "a copy from the GPU") ||
 			       cuda_check(cudaStreamSynchronize(c->stream),
-					  "a kernel or copy before") ?
+					  "an earlier kernel or copy") ?
 		       -1 :
 		       0;
 }

@@ -58,8 +58,10 @@ static int read_header(struct input *input, uint32_t magic, struct idx_header *h
 	for (unsigned i = 0; i < dimensions; i++) {
 		header->size[i] = word[i + 1];
 		if (!word[i + 1] || (i && word[i + 1] > UINT16_MAX))
-			return complain(complaint, "%s announces a size of %u in dimension %u",
-					input->path, word[i + 1], i + 1);
+			return complain(complaint,
+					"the header of %s gives dimension %u the size "
+					"%u, which is out of range",
+					input->path, i + 1, word[i + 1]);
 		if (i)
 			row_bytes *= word[i + 1];
 	}

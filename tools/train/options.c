@@ -380,12 +380,12 @@ static int check_together(const struct options *o, struct complaint *complaint)
 				o->device);
 	if (o->inner == INNER_ADAMW && strcmp(o->device, "cpu"))
 		return complain(complaint,
-				"--inner adamw steps in host memory: it goes without --device %s",
+				"--inner adamw steps in host memory: so it excludes --device %s",
 				o->device);
 	if (o->inner == INNER_ADAMW && o->checkpoint)
 		return complain(complaint,
-				"--inner adamw has moments that no checkpoint holds: it goes "
-				"without --checkpoint, or write --inner sgd");
+				"--inner adamw has moments that checkpoints do not contain: leave "
+				"out --checkpoint, or use --inner sgd");
 	return 0;
 }
 

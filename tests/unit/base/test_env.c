@@ -157,7 +157,7 @@ CASE(env_load__values_without_meaning_are_refused)
 	expect_refused("SLUICE_LOST_AFTER", "-5", "is not a duration");
 	expect_refused("SLUICE_LOST_AFTER", "1e3", "is not a duration");
 	expect_refused("SLUICE_LOST_AFTER", "0.12345678", "is not a duration");
-	expect_refused("SLUICE_SPIN", "0.5", "without: microseconds");
+	expect_refused("SLUICE_SPIN", "0.5", "without a unit is in microseconds");
 	expect_refused("SLUICE_MEMORY", "8Q", "K, M, G or T");
 	expect_refused("SLUICE_MEMORY", "0.5", "is not a size");
 	expect_refused("SLUICE_KERNELS", "avx3", "did you mean \"avx2\"?");
