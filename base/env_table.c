@@ -28,38 +28,39 @@ const struct env_entry env_table[] = {
 	  "network connect through other cards of their nodes that share one.",
 	  FIELD(device) },
 	{ "SLUICE_GID_INDEX", ENV_TEXT, "auto", "auto or 0 .. 255",
-	  "Entry of the GID table whose address the verbs transport uses. A number from 0 to 255; "
-	  "On Ethernet, auto takes the first routable RoCEv2 entry, IPv4 before IPv6. On "
+	  "Entry of the GID table whose address the verbs transport uses: auto, or a number from 0 "
+	  "to "
+	  "255. On Ethernet, auto takes the first routable RoCEv2 entry, IPv4 before IPv6. On "
 	  "InfiniBand without IP it takes entry 0. A link-local RoCEv2 entry is used only if it "
 	  "is named here.",
-	  FIELD(gid_index) },
+	  FIELD(verbs.gid_index) },
 	{ "SLUICE_GID_NET", ENV_TEXT, "", "a network such as 10.1.0.0/16",
 	  "The network whose addresses the verbs transport uses, if a card has addresses in "
 	  "several networks. Without it, each pair of ranks takes two addresses of one network.",
-	  FIELD(gid_net) },
+	  FIELD(verbs.gid_net) },
 	{ "SLUICE_MEMORY_WINDOWS", ENV_CHOICE, "auto", "auto|yes|no",
 	  "How the verbs transport limits the memory that a peer can access. yes uses memory "
 	  "windows of type 2B, bound to that peer's queue pair. no uses a separate protection "
 	  "domain with its registrations for each peer. auto uses windows if the device has them "
 	  "and a test shows that they work.",
-	  FIELD(memory_windows) },
+	  FIELD(verbs.memory_windows) },
 	{ "SLUICE_TRAFFIC_CLASS", ENV_TEXT, "auto", "auto or 0 .. 255",
 	  "Traffic class of the verbs transport's packets on Ethernet: the DSCP times 4, plus 2 "
 	  "if switches may mark congestion (ECN). auto takes the class that an administrator has "
 	  "set for the port, or else 106, which is DSCP 26 with ECN. The network must treat the "
 	  "class as lossless or mark its packets. Otherwise packets may be dropped under load.",
-	  FIELD(traffic_class) },
+	  FIELD(verbs.traffic_class) },
 	{ "SLUICE_SERVICE_LEVEL", ENV_TEXT, "auto", "auto or 0 .. 15",
 	  "Service level of the verbs transport's packets: on InfiniBand the number that the "
 	  "subnet manager maps to virtual lanes, on a VLAN the priority. auto takes the number "
 	  "that the kernel resolves for the connection, and 0 on InfiniBand without IP.",
-	  FIELD(service_level) },
+	  FIELD(verbs.service_level) },
 	{ "SLUICE_RELAXED_ORDERING", ENV_CHOICE, "auto", "auto|no|all",
 	  "Whether a network card may write and read memory out of order, which is faster on many "
 	  "machines. auto allows it for a model's memory, which is used only after a completion. "
 	  "all also allows it for regions of sluice_region_open(3), whose memory the program must "
 	  "then not poll. Cards that cannot do it ignore it.",
-	  FIELD(relaxed_ordering) },
+	  FIELD(verbs.relaxed_ordering) },
 	{ "SLUICE_HUGE_PAGES", ENV_CHOICE, "no", "no|transparent|reserved",
 	  "Pages on which the regions of 2 MiB and more lie: windows, logs and staging memory of "
 	  "models, and those of sluice_region_open(3). transparent asks the kernel to replace "

@@ -10,13 +10,15 @@ struct settings {
 	char transport[64]; /* SLUICE_TRANSPORT: comma list, default "self,shm,verbs,ofi"; "self" is
 			       always included */
 	char device[256];   /* SLUICE_DEVICE: a list of names, ports and exclusions; "": any */
-	char gid_net[64];
-	char gid_index[16];       /* SLUICE_GID_INDEX: "auto" or a number */
-	char memory_windows[8];   /* SLUICE_MEMORY_WINDOWS: "auto", "yes" or "no" */
-	char relaxed_ordering[8]; /* SLUICE_RELAXED_ORDERING: "auto", "no" or "all" */
-	char huge_pages[16];      /* SLUICE_HUGE_PAGES: "no", "transparent" or "reserved" */
-	char traffic_class[16];   /* SLUICE_TRAFFIC_CLASS: "auto" or a number */
-	char service_level[16];   /* SLUICE_SERVICE_LEVEL: "auto" or a number */
+	struct verbs_settings {
+		char gid_net[64];         /* SLUICE_GID_NET: a network; "": any */
+		char gid_index[16];       /* SLUICE_GID_INDEX: "auto" or a number */
+		char memory_windows[8];   /* SLUICE_MEMORY_WINDOWS: "auto", "yes" or "no" */
+		char relaxed_ordering[8]; /* SLUICE_RELAXED_ORDERING: "auto", "no" or "all" */
+		char traffic_class[16];   /* SLUICE_TRAFFIC_CLASS: "auto" or a number */
+		char service_level[16];   /* SLUICE_SERVICE_LEVEL: "auto" or a number */
+	} verbs;
+	char huge_pages[16]; /* SLUICE_HUGE_PAGES: "no", "transparent" or "reserved" */
 	char provider[32];   /* SLUICE_PROVIDER: the provider of libfabric; "": Sluice chooses */
 	char interface[256]; /* SLUICE_INTERFACE: a list of names and addresses; "": any */
 	char ports[16];      /* SLUICE_PORTS: "LOW-HIGH"; "": any */

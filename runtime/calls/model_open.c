@@ -418,7 +418,8 @@ static int reserve(sluice_model *model)
 	sluice_job *job = model->job;
 	progress_take(job);
 	int rc = clients_reserve(&job->clients, model->id, model->layout.n_shards,
-				 job->group ? GROUP_INDEX_MOST : IMM_INDEX_MOST, &model->channel);
+				 job_in_group(job) ? GROUP_INDEX_MOST : IMM_INDEX_MOST,
+				 &model->channel);
 	progress_release(job);
 	return rc;
 }
@@ -487,7 +488,7 @@ static int open_model(sluice_job *job, const sluice_model_attr *given, void *par
 			  "sluice_model_open: %d models are already open, the maximum of a job or "
 			  "group: close some, or make one model of several parts (its tensors)",
 			  JOB_MODELS);
-	if (!rc && job->group && attr->shards > GROUP_INDEX_MOST)
+	if (!rc && job_in_group(job) && attr->shards > GROUP_INDEX_MOST)
 		rc = fail(SLUICE_EINVAL,
 			  "sluice_model_open: shards=%u, but all models of a group together have "
 			  "%d at most",

@@ -19,9 +19,9 @@
 struct transport *connect_transport(const sluice_job *job, const struct transport_ops *ops,
 				    int card)
 {
-	for (int t = 0; t < job->n_transports; t++)
-		if (job->transports[t]->ops == ops && job->transports[t]->card == card)
-			return job->transports[t];
+	for (int t = 0; t < job->transports.n; t++)
+		if (job->transports.list[t]->ops == ops && job->transports.list[t]->card == card)
+			return job->transports.list[t];
 	return NULL;
 }
 
@@ -295,7 +295,7 @@ static int connect_more(sluice_job *job, connect_needs needs, const void *contex
 	}
 	if (!rc && n)
 		rc = progress_until(job, all_connected, describe_missing, &j);
-	if (!rc && n && job->group)
+	if (!rc && n && job_in_group(job))
 		rc = trade_lines(&o);
 	for (int p = 0; p < job->size && !rc && n; p++)
 		if (is_needed(&o, p))

@@ -13,7 +13,7 @@ const char *rank_text(const sluice_job *job, int rank)
 	static _Thread_local char texts[4][NODE_NAME_BYTES + 96];
 	static _Thread_local unsigned next;
 	char *text = texts[next++ % 4];
-	if (job->group)
+	if (job_in_group(job))
 		snprintf(text, sizeof texts[0], "rank %d of group %d (rank %d of the job, node %s)",
 			 rank, group_color(job), group_root_rank(job, rank),
 			 sluice_node(job, rank));

@@ -24,7 +24,7 @@ int group_open(sluice_job *job, sluice_job *root, uint32_t number, int color, co
 		group->rank_of = malloc((size_t)root->size * sizeof(*group->rank_of));
 	}
 	job->root = root;
-	job->group = group;
+	job->group.ranks = group;
 	if (!group || !group->root_of || !group->rank_of)
 		return fail(SLUICE_ENOMEM, "no memory for a group of %d ranks", n);
 	group->number = number;
@@ -35,39 +35,39 @@ int group_open(sluice_job *job, sluice_job *root, uint32_t number, int color, co
 		group->root_of[r] = roots[r];
 		group->rank_of[roots[r]] = r;
 	}
-	job->group_bits.imm = imm_of_group(number);
-	job->group_bits.cookie = cookie_of_group(number);
+	job->group.imm = imm_of_group(number);
+	job->group.cookie = cookie_of_group(number);
 	return 0;
 }
 
 void group_close(sluice_job *job)
 {
-	if (!job->group)
+	if (!job->group.ranks)
 		return;
-	free(job->group->root_of);
-	free(job->group->rank_of);
-	free(job->group);
-	job->group = NULL;
+	free(job->group.ranks->root_of);
+	free(job->group.ranks->rank_of);
+	free(job->group.ranks);
+	job->group.ranks = NULL;
 }
 
 int group_rank_of(const sluice_job *job, int root_rank)
 {
-	return job->group ? job->group->rank_of[root_rank] : root_rank;
+	return job->group.ranks ? job->group.ranks->rank_of[root_rank] : root_rank;
 }
 
 int group_root_rank(const sluice_job *job, int rank)
 {
-	return job->group ? job->group->root_of[rank] : rank;
+	return job->group.ranks ? job->group.ranks->root_of[rank] : rank;
 }
 
 int group_color(const sluice_job *job)
 {
-	return job->group->color;
+	return job->group.ranks->color;
 }
 
 void group_leave(sluice_job *job)
 {
-	job->group->left = 1;
+	job->group.ranks->left = 1;
 }
 
 /* ---- all groups of a root -------------------------------------------------- */
@@ -102,7 +102,7 @@ void groups_free_numbers(const sluice_job *root, uint8_t bits[GROUPS_BYTES])
 void groups_add(sluice_job *job)
 {
 	struct groups *groups = &job->root->groups;
-	const uint32_t number = job->group->number;
+	const uint32_t number = job->group.ranks->number;
 
 	TOKEN_HELD(job);
 	groups->at[number] = job;
@@ -120,7 +120,7 @@ static void drop_group(struct groups *groups, uint32_t number)
 void groups_drop(const sluice_job *job)
 {
 	TOKEN_HELD(job);
-	drop_group(&job->root->groups, job->group->number);
+	drop_group(&job->root->groups, job->group.ranks->number);
 }
 
 sluice_job *groups_take(sluice_job *root)
@@ -138,6 +138,6 @@ int groups_open(const sluice_job *root)
 	int n = 0;
 
 	for (uint32_t g = 1; g < root->groups.end; g++)
-		n += root->groups.at[g] && !root->groups.at[g]->group->left;
+		n += root->groups.at[g] && !root->groups.at[g]->group.ranks->left;
 	return n;
 }

@@ -11,7 +11,8 @@
  * its rank in the root. peers.c informs every group that contains a lost rank. A failure of a group
  * does not affect its root or other groups.
  *
- * group.c owns struct group and struct groups. split.c makes and ends groups. */
+ * group.c owns struct group, struct group_place and struct groups. split.c makes and ends groups.
+ */
 #ifndef RUNTIME_GROUP_H
 #define RUNTIME_GROUP_H
 #include "job/lines.h"
@@ -19,6 +20,14 @@
 #include <stdint.h>
 
 struct group;
+
+/* The data of a group in its job. The bits distinguish its notifies and GETs from those of other
+ * groups. */
+struct group_place {
+	struct group *ranks;
+	uint32_t imm;
+	uint64_t cookie;
+};
 
 struct groups {
 	sluice_job *at[GROUPS_MAX]; /* groups by number; at[0] is not used */

@@ -168,8 +168,8 @@ int heart_open(sluice_job *job)
 /* Returns 1 if this rank may use a network to reach a peer. */
 static int has_network(const sluice_job *job)
 {
-	for (int t = 0; t < job->n_transports && job->size > 1; t++)
-		if (job->transports[t]->ops->moved)
+	for (int t = 0; t < job->transports.n && job->size > 1; t++)
+		if (job->transports.list[t]->ops->moved)
 			return 1;
 	return 0;
 }

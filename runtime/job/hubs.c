@@ -30,7 +30,7 @@ struct offer {
 struct hubs {
 	struct offer *offers; /* [rank] in a group, NULL in a root */
 	/* [rank] in a root, NULL in a group: this rank's last offer to the peer, as the
-	 * group_bits.imm of its group; 0 once the peer has answered */
+	 * imm bits of its group; 0 once the peer has answered */
 	uint32_t *offering;
 	/* on a member */
 	struct region *rows; /* a row for each rank, and then a head for each rank */
@@ -103,7 +103,7 @@ int hubs_open(sluice_job *job)
 	struct hubs *hubs = job->hubs = calloc(1, sizeof(*hubs));
 	if (!hubs)
 		return fail(SLUICE_ENOMEM, "no memory for %d peers", job->size);
-	if (job->group)
+	if (job_in_group(job))
 		hubs->offers = calloc((size_t)job->size, sizeof(*hubs->offers));
 	else
 		hubs->offering = calloc((size_t)job->size, sizeof(*hubs->offering));
@@ -174,7 +174,7 @@ void hubs_write_offer(sluice_job *group, int peer, const uint8_t *descriptor)
 {
 	uint8_t *offer = outbox_collective(group, peer, 0);
 
-	put_le32(offer, group->group_bits.imm);
+	put_le32(offer, group->group.imm);
 	memcpy(offer + OFFER_HEAD, descriptor, REGION_DESCRIPTOR_BYTES);
 	put_le32(offer + 4, offer_checksum(offer));
 }
@@ -187,7 +187,7 @@ int hubs_send_offer(sluice_job *group, int peer)
 	if (rc)
 		return rc == SLUICE_EAGAIN ? 0 : rc;
 	if (offers_first(group, peer))
-		*offering(group, peer) = group->group_bits.imm;
+		*offering(group, peer) = group->group.imm;
 	return 1;
 }
 
@@ -199,13 +199,13 @@ int hubs_take_offer(sluice_job *group, int peer)
 		return -1;
 	struct offer *offer = &group->hubs->offers[peer];
 	memcpy(copy, line_of(group->root, group_root_rank(group, peer)) + LINE_OFFER, sizeof(copy));
-	if (get_le32(copy) != group->group_bits.imm)
+	if (get_le32(copy) != group->group.imm)
 		return 0; /* the offer is for another group: this one has failed on the peer */
 	if (get_le32(copy + 4) != offer_checksum(copy))
 		return -1;
 	offer->came = 1;
 	memcpy(offer->descriptor, copy + OFFER_HEAD, sizeof(offer->descriptor));
-	if (offers_first(group, peer) && *offering(group, peer) == group->group_bits.imm)
+	if (offers_first(group, peer) && *offering(group, peer) == group->group.imm)
 		*offering(group, peer) = 0;
 	return 0;
 }

@@ -45,11 +45,11 @@ static void free_job(sluice_job *job)
 		if (job->peers[p].control)
 			job->peers[p].endpoint->transport->ops->remote_close(
 				&job->peers[p].control);
-	for (int t = 0; t < job->n_transports; t++)
-		job->transports[t]->ops->close(&job->transports[t]);
+	for (int t = 0; t < job->transports.n; t++)
+		job->transports.list[t]->ops->close(&job->transports.list[t]);
 	reach_close(&job->reach);
 	heart_close(job); /* the heartbeat must continue until the connections end */
-	pair_keys_close(&job->pair_keys);
+	pair_keys_close(&job->keys.pairs);
 	lines_close(&job->lines);
 	messages_close(&job->messages);
 	members_close(job);
@@ -114,7 +114,7 @@ void sluice_finalize(sluice_job **job_pointer)
 		parents = job;
 		return;
 	}
-	if (job->group) {
+	if (job_in_group(job)) {
 		group_finalize(job);
 		return;
 	}

@@ -66,12 +66,12 @@ static int open_transport(sluice_job *job, const struct transport_ops *ops, int 
 		.control = lines_region(job),
 		.control_line_bytes = LINE_BYTES,
 		.device = job->settings.device,
-		.gid_index = job->settings.gid_index,
-		.gid_net = job->settings.gid_net,
-		.memory_windows = job->settings.memory_windows,
-		.traffic_class = job->settings.traffic_class,
-		.service_level = job->settings.service_level,
-		.relaxed_ordering = job->settings.relaxed_ordering,
+		.gid_index = job->settings.verbs.gid_index,
+		.gid_net = job->settings.verbs.gid_net,
+		.memory_windows = job->settings.verbs.memory_windows,
+		.traffic_class = job->settings.verbs.traffic_class,
+		.service_level = job->settings.verbs.service_level,
+		.relaxed_ordering = job->settings.verbs.relaxed_ordering,
 		.provider = job->settings.provider,
 		.interface = job->settings.interface,
 		.ports = job->settings.ports,
@@ -86,17 +86,18 @@ static int open_transport(sluice_job *job, const struct transport_ops *ops, int 
 	if (job->sim_rank)
 		config.queue_depth = SIMULATED_QUEUE_DEPTH +
 				     SIMULATED_QUEUE_PER_PEER * (uint32_t)job->size;
-	int rc = ops->open(&config, &job->transports[job->n_transports]);
+	int rc = ops->open(&config, &job->transports.list[job->transports.n]);
 	if (!rc) {
-		job->transports[job->n_transports++]->card = card;
+		job->transports.list[job->transports.n++]->card = card;
 		return 0;
 	}
 	char why[ERROR_TEXT_BYTES];
 	snprintf(why, sizeof why, "%s", sluice_last_error());
 	if (card || transports_named() || !strcmp(ops->name, "self") || !strcmp(ops->name, "shm"))
 		return fail(rc, "transport %s: %s", ops->name, why);
-	size_t used = strlen(job->unopened);
-	snprintf(job->unopened + used, sizeof job->unopened - used, " %s: %s;", ops->name, why);
+	size_t used = strlen(job->transports.unopened);
+	snprintf(job->transports.unopened + used, sizeof job->transports.unopened - used,
+		 " %s: %s;", ops->name, why);
 	log_line(LOG_INFO, "runtime", "the transport %s is not available here: %s", ops->name, why);
 	return 0;
 }
@@ -118,12 +119,12 @@ static int is_put_off(const sluice_job *job, const struct transport_ops *ops)
 static int miss_transport(sluice_job *job, const struct transport_ops *ops, const char *why)
 {
 	const char *where = ops->absent ? "this build" : "this machine";
-	const size_t used = strlen(job->unopened);
+	const size_t used = strlen(job->transports.unopened);
 	if (transports_named())
 		return fail(SLUICE_ENOSUPP, "SLUICE_TRANSPORT=%s: %s has no %s transport (%s)",
 			    job->settings.transport, where, ops->name, why);
-	snprintf(job->unopened + used, sizeof job->unopened - used, " %s: %s has none (%s);",
-		 ops->name, where, why);
+	snprintf(job->transports.unopened + used, sizeof job->transports.unopened - used,
+		 " %s: %s has none (%s);", ops->name, where, why);
 	return 0;
 }
 
@@ -169,13 +170,13 @@ static int add_proof(const sluice_job *job, int first, uint8_t payload[RECORD_PA
 	const struct key_context context = { (uint32_t)job->rank, (uint32_t)job->size,
 					     (uint32_t)first };
 	uint8_t *entry = payload + *bytes;
-	if (!job->key_file)
+	if (!job->keys.file)
 		return 0;
 	if (*bytes + 12 + KEY_PROOF_BYTES > RECORD_PAYLOAD_BYTES)
 		return fail(SLUICE_EINVAL,
 			    "the addresses of the transports are too long: the record "
 			    "has no room left for the proof of the key");
-	int rc = key_file_prove(job->key_file, &context, payload, *bytes, entry + 12);
+	int rc = key_file_prove(job->keys.file, &context, payload, *bytes, entry + 12);
 	*bytes += name_entry(entry, proof_name, KEY_PROOF_BYTES);
 	return rc;
 }
@@ -240,16 +241,16 @@ static int write_payload(sluice_job *job, const struct ways_tried *tried,
 	for (int i = 0; transports[i] && !rc; i++)
 		if (!opened(job, transports[i]) && first && is_put_off(job, transports[i]))
 			rc = add_record_entry(transports[i]->name, 0, NULL, 0, payload, &at);
-	for (int i = 0; i < job->n_transports && !rc; i++)
-		rc = add_record_address(job->transports[i], payload, &at);
+	for (int i = 0; i < job->transports.n && !rc; i++)
+		rc = add_record_address(job->transports.list[i], payload, &at);
 	if (!rc && tried && tried->bytes)
 		rc = add_record_entry(reach_trial_name, 0, tried->entry, tried->bytes, payload,
 				      &at);
 	if (rc)
 		return rc;
 	add_warnings(found, payload, &at);
-	if (job->pair_keys)
-		pair_keys_write(job->pair_keys, payload, &at);
+	if (job->keys.pairs)
+		pair_keys_write(job->keys.pairs, payload, &at);
 	if (at + 12 + PROBE_RECORD_BYTES > RECORD_PAYLOAD_BYTES)
 		return fail(SLUICE_EINVAL, "the addresses of the transports are too long: the "
 					   "record has no room left for the control network's");
@@ -280,13 +281,13 @@ static int hand_out_keys(sluice_job *job)
 	const struct peer_keys *keys = NULL;
 	char why[ERROR_TEXT_BYTES];
 	int rank = 0, rc = 0;
-	for (int t = 0; t < job->n_transports && !rc; t++) {
-		struct transport *transport = job->transports[t];
+	for (int t = 0; t < job->transports.n && !rc; t++) {
+		struct transport *transport = job->transports.list[t];
 		if (!transport->ops->admit)
 			continue;
 		if (!keys)
-			rc = pair_keys_agree(job->pair_keys, job->key_file, job->records, job->size,
-					     job->rank, &rank, &keys);
+			rc = pair_keys_agree(job->keys.pairs, job->keys.file, job->records,
+					     job->size, job->rank, &rank, &keys);
 		if (rc) {
 			snprintf(why, sizeof why, "%s", sluice_last_error());
 			return fail(rc, "the key shared with %s: %s", rank_text(job, rank), why);
@@ -372,14 +373,14 @@ static int check_records(sluice_job *job)
 /* Refuses ranks that do not hold the key of this rank's SLUICE_KEY_FILE. */
 static int check_proofs(sluice_job *job, int first)
 {
-	const char *own = job->key_file ? "a key" : "none";
+	const char *own = job->keys.file ? "a key" : "none";
 	for (int r = 0; r < job->size; r++) {
 		const struct rank_record *record = &job->records[r];
 		const struct key_context context = { (uint32_t)r, (uint32_t)job->size,
 						     (uint32_t)first };
 		size_t bytes = 0;
 		const uint8_t *proof = record_find(record, proof_name, 0, &bytes);
-		if (!proof != !job->key_file)
+		if (!proof != !job->keys.file)
 			return fail(
 				SLUICE_EPEER,
 				"%s has %s, but %s has %s: set SLUICE_KEY_FILE on all ranks, to "
@@ -388,7 +389,7 @@ static int check_proofs(sluice_job *job, int first)
 				rank_text(job, job->rank), own);
 		if (proof && (bytes != KEY_PROOF_BYTES ||
 			      proof + bytes != record->payload + record->payload_bytes ||
-			      !key_file_check(job->key_file, &context, record->payload,
+			      !key_file_check(job->keys.file, &context, record->payload,
 					      (size_t)(proof - 12 - record->payload), proof)))
 			return fail(
 				SLUICE_EPEER,
@@ -426,7 +427,7 @@ static int prepare_record(sluice_job *job, const struct log_gathered *found,
 	if ((rc = hubs_open(job)) || (rc = messages_open(job)) || (rc = lines_open(job)) ||
 	    (!job->sim_rank && (rc = heart_open(job))) || (rc = lines_open_outbox(job)) ||
 	    (rc = open_transports(job)) ||
-	    (needs_keys(job) && (rc = pair_keys_open(&job->pair_keys))))
+	    (needs_keys(job) && (rc = pair_keys_open(&job->keys.pairs))))
 		return rc;
 	return write_payload(job, NULL, found, payload, payload_bytes);
 }
@@ -524,7 +525,7 @@ static int meet_again(sluice_job *job, struct bootstrap *boot, struct reach *rea
 /* Determines the transport for each pair of ranks, and sets the keys that prove the ranks'
  * identity. A rank whose settings are wrong (rc) also calls this, to inform the others. found: what
  * it has found so far. */
-static int meet(sluice_job *job, struct bootstrap *boot, int rc, struct log_gathered *found)
+static int meet_peers(sluice_job *job, struct bootstrap *boot, int rc, struct log_gathered *found)
 {
 	uint8_t payload[RECORD_PAYLOAD_BYTES];
 	size_t bytes = 0;
@@ -534,7 +535,7 @@ static int meet(sluice_job *job, struct bootstrap *boot, int rc, struct log_gath
 		rc = reach_open(job->size, job->sim_rank != NULL, &job->reach);
 	struct reach *reach = job->reach;
 	if (!rc)
-		rc = key_file_open(job->settings.key_file, &job->key_file);
+		rc = key_file_open(job->settings.key_file, &job->keys.file);
 	if (!rc)
 		rc = prepare_record(job, found, payload, &bytes);
 	rc = exchange_records(job, boot, rc, 1, found, payload, bytes);
@@ -548,7 +549,7 @@ static int meet(sluice_job *job, struct bootstrap *boot, int rc, struct log_gath
 		left = bootstrap_leave(boot);
 	if (!rc)
 		rc = left ? left : hand_out_keys(job);
-	key_file_close(&job->key_file);
+	key_file_close(&job->keys.file);
 	return rc;
 }
 
@@ -581,7 +582,7 @@ static void set_if_given(int *setting, int given)
 }
 
 /* Reads the settings from the environment and the attributes, whose size is valid. */
-static int settle(sluice_job *job, const sluice_job_attr *attr)
+static int read_settings(sluice_job *job, const sluice_job_attr *attr)
 {
 	int rc = env_load(&job->settings);
 	if (!rc)
@@ -626,7 +627,7 @@ int job_join(sluice_job *job, const sluice_job_attr *attr, struct bootstrap **bo
 	if (rc)
 		return rc;
 	log_gather(&found);
-	const int wrong = settle(job, attr);
+	const int wrong = read_settings(job, attr);
 	char reason[ERROR_TEXT_BYTES];
 	snprintf(reason, sizeof reason, "%s", sluice_last_error());
 	log_gather(NULL);
@@ -640,7 +641,7 @@ int job_join(sluice_job *job, const sluice_job_attr *attr, struct bootstrap **bo
 	job->workers = job->size - job->servers;
 	if (wrong)
 		fail_quietly(wrong, "%s", reason);
-	if ((rc = meet(job, *boot, wrong, &found)))
+	if ((rc = meet_peers(job, *boot, wrong, &found)))
 		return rc;
 	log_line(LOG_INFO, "runtime", "rank %d of %d on %s, %d workers, %d servers, %s", job->rank,
 		 job->size, sluice_node(job, job->rank), job->workers, job->servers,

@@ -157,9 +157,9 @@ static void dispatch_imm(sluice_job *job, int peer, uint32_t imm)
 	case IMM_REPORT: peers_reported(job, peer, progress_waits(job)); return;
 	case IMM_REGION: clients_notified(&job->clients, index, peer); return;
 	case IMM_MEMBERS:
-		if (job->group ? hubs_take_offer(job, peer) : !job_elastic(job))
+		if (job_in_group(job) ? hubs_take_offer(job, peer) : !job_elastic(job))
 			break;
-		if (!job->group)
+		if (!job_in_group(job))
 			peers_members(job, peer);
 		return;
 	}
@@ -216,11 +216,11 @@ static void tick(sluice_job *job, uint64_t now)
 static void poll_events(sluice_job *job)
 {
 	struct event events[EVENTS_PER_POLL];
-	for (int t = 0; t < job->n_transports; t++) {
+	for (int t = 0; t < job->transports.n; t++) {
 		int n, rounds = 0;
 		do {
-			n = job->transports[t]->ops->poll(job->transports[t], events,
-							  EVENTS_PER_POLL);
+			n = job->transports.list[t]->ops->poll(job->transports.list[t], events,
+							       EVENTS_PER_POLL);
 			job->progress.news += n > 0;
 			for (int i = 0; i < n; i++)
 				switch (events[i].kind) {
@@ -259,23 +259,23 @@ void progress_poll(sluice_job *job)
 void progress_gather(sluice_job *job, int on)
 {
 	TOKEN_HELD(job);
-	for (int t = 0; t < job->n_transports; t++)
-		if (job->transports[t]->ops->gather)
-			job->transports[t]->ops->gather(job->transports[t], on);
+	for (int t = 0; t < job->transports.n; t++)
+		if (job->transports.list[t]->ops->gather)
+			job->transports.list[t]->ops->gather(job->transports.list[t], on);
 }
 
 static int arm(sluice_job *job)
 {
 	int pending = 0;
-	for (int t = 0; t < job->n_transports; t++)
-		pending |= job->transports[t]->ops->sleep.arm(job->transports[t]);
+	for (int t = 0; t < job->transports.n; t++)
+		pending |= job->transports.list[t]->ops->sleep.arm(job->transports.list[t]);
 	return pending;
 }
 
 static void disarm(sluice_job *job)
 {
-	for (int t = 0; t < job->n_transports; t++)
-		job->transports[t]->ops->sleep.disarm(job->transports[t]);
+	for (int t = 0; t < job->transports.n; t++)
+		job->transports.list[t]->ops->sleep.disarm(job->transports.list[t]);
 }
 
 /* Sleeps until an event or the time until_ns. */
@@ -290,8 +290,8 @@ static void sleep_in_kernel(sluice_job *job, uint64_t until_ns)
 
 void progress_cancel(sluice_job *job)
 {
-	for (int t = 0; t < job->n_transports; t++)
-		job->transports[t]->ops->sleep.cancel(job->transports[t]);
+	for (int t = 0; t < job->transports.n; t++)
+		job->transports.list[t]->ops->sleep.cancel(job->transports.list[t]);
 	job->progress.sleeping_armed = 0;
 }
 
@@ -299,7 +299,7 @@ void progress_arm(sluice_job *job)
 {
 	job->progress.sleeping_armed = 1;
 	if (arm(job) || job->progress.unannounced)
-		job->transports[0]->ops->sleep.wake(job->transports[0]);
+		job->transports.list[0]->ops->sleep.wake(job->transports.list[0]);
 }
 
 /* ---- several threads ------------------------------------------------------- */
@@ -327,7 +327,7 @@ void progress_queue(sluice_job *job)
 {
 	atomic_fetch_add(&job->progress.queue, 1);
 	if (atomic_load(&job->progress.asleep))
-		job->transports[0]->ops->sleep.wake(job->transports[0]);
+		job->transports.list[0]->ops->sleep.wake(job->transports.list[0]);
 	token_await(&job->progress.token);
 	atomic_fetch_sub(&job->progress.queue, 1);
 }
@@ -609,10 +609,10 @@ int progress_start(sluice_job *job)
 	if (job->progress.epoll_fd < 0)
 		return fail(SLUICE_ENOMEM, "epoll_create1: %s", errno_text(errno));
 	job->progress.longest_doze_ns = DOZE_LONGEST_NS;
-	for (int t = 0; t < job->n_transports; t++) {
-		int fd = job->transports[t]->ops->sleep.fd(job->transports[t]);
+	for (int t = 0; t < job->transports.n; t++) {
+		int fd = job->transports.list[t]->ops->sleep.fd(job->transports.list[t]);
 		struct epoll_event event = { .events = EPOLLIN };
-		if (job->transports[t]->ops->moves_by_polling)
+		if (job->transports.list[t]->ops->moves_by_polling)
 			job->progress.longest_doze_ns = DOZE_NS;
 		if (epoll_ctl(job->progress.epoll_fd, EPOLL_CTL_ADD, fd, &event))
 			return fail(SLUICE_ENOMEM, "epoll_ctl: %s", errno_text(errno));
@@ -624,8 +624,8 @@ int progress_start(sluice_job *job)
 		return fail(SLUICE_ENOMEM, "cannot start the progress thread: %s", errno_text(err));
 	}
 	const char *device = NULL;
-	for (int t = 0; t < job->n_transports && !device; t++)
-		device = job->transports[t]->device;
+	for (int t = 0; t < job->transports.n && !device; t++)
+		device = job->transports.list[t]->device;
 	if (strcmp(job->settings.placement, "no"))
 		place_thread(job->progress.thread, device);
 	return 0;
@@ -635,7 +635,7 @@ void progress_stop(sluice_job *job)
 {
 	if (job->progress.thread_started) {
 		atomic_store(&job->progress.stop, 1);
-		job->transports[0]->ops->sleep.wake(job->transports[0]);
+		job->transports.list[0]->ops->sleep.wake(job->transports.list[0]);
 		pthread_join(job->progress.thread, NULL);
 		job->progress.thread_started = 0;
 	}
@@ -650,6 +650,6 @@ void sluice_log_waits(sluice_job *job)
 		return;
 	job = job->root;
 	atomic_store(&job->progress.explain, 1);
-	if (job->n_transports)
-		job->transports[0]->ops->sleep.wake(job->transports[0]);
+	if (job->transports.n)
+		job->transports.list[0]->ops->sleep.wake(job->transports.list[0]);
 }

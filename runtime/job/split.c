@@ -120,8 +120,7 @@ static int fill(sluice_job *group, const sluice_job *parent, const int *members)
 	group->sim_rank = parent->sim_rank;
 	group->settings = parent->settings;
 	group->budget = parent->budget;
-	memcpy(group->transports, parent->transports, sizeof(group->transports));
-	group->n_transports = parent->n_transports;
+	group->transports = parent->transports;
 	group->membership_epoch = 1;
 	clients_init(&group->clients);
 	group->peers = calloc((size_t)group->size, sizeof(*group->peers));
@@ -203,7 +202,7 @@ static int exchange_lines(sluice_job *parent, sluice_job *group, const int *memb
 /* Ends a group that could not be made. The peers may have completed the last round of the parent,
  * although this rank has not, and then have the group and wait for this rank, so they must learn
  * that it does not take part. They may write to the lines until the root is finalized. */
-static void give_up(sluice_job *root, sluice_job *group, uint32_t number, int rc)
+static void abandon(sluice_job *root, sluice_job *group, uint32_t number, int rc)
 {
 	char why[ERROR_TEXT_BYTES];
 
@@ -255,7 +254,7 @@ static int make(sluice_job *parent, const uint8_t *rows, uint32_t number, int *m
 	return rc;
 }
 
-static int check(const sluice_job *job, const sluice_job *const *sub)
+static int check_split(const sluice_job *job, const sluice_job *const *sub)
 {
 	int rc = job_check(job, "sluice_split");
 
@@ -270,7 +269,7 @@ static int check(const sluice_job *job, const sluice_job *const *sub)
 
 static int split_job(sluice_job *parent, int color, int key, sluice_job **sub)
 {
-	int rc = check(parent, (const sluice_job *const *)sub);
+	int rc = check_split(parent, (const sluice_job *const *)sub);
 	if (rc)
 		return rc;
 	uint8_t mine[ROW], *rows = malloc((size_t)parent->size * ROW);
@@ -316,7 +315,7 @@ static int split_job(sluice_job *parent, int color, int key, sluice_job **sub)
 		rc = connect_rows(group);
 	if (rc) {
 		if (group)
-			give_up(parent->root, group, number, rc);
+			abandon(parent->root, group, number, rc);
 		return rc;
 	}
 	if (group)

@@ -93,30 +93,28 @@ struct sluice_job {
 	struct clients clients;
 	struct groups groups;        /* all groups of a root */
 	struct report_limit reports; /* of a root */
-	struct group *group;         /* data of a group; NULL in a root */
 	struct page_writer page;     /* of a root */
 	struct threads threads;      /* of a root */
 	struct reporter *reporter;   /* of a root; NULL without metrics and trace */
-	/* These bits distinguish notifies and GETs of this group from those of other groups; 0 in a
-	 * root. */
-	struct group_bits {
-		uint32_t imm;
-		uint64_t cookie;
-	} group_bits;
+	struct group_place group;    /* zeros in a root */
 
 	struct sim_rank *sim_rank; /* for a simulated rank; NULL in a real job */
 	struct settings settings;
-	struct budget budget;        /* all timers, from settings */
-	struct key_file *key_file;   /* freed when all ranks have met; NULL without
-					SLUICE_KEY_FILE */
-	struct pair_keys *pair_keys; /* NULL if no transport needs keys */
+	struct budget budget; /* all timers, from settings */
+	struct job_keys {
+		struct key_file *file;   /* freed when all ranks have met; NULL without
+					    SLUICE_KEY_FILE */
+		struct pair_keys *pairs; /* NULL if no transport needs keys */
+	} keys;
 	struct rank_record *records; /* size */
 	struct reach *reach;         /* knows which transport connects which ranks; NULL in
 					groups */
-	struct transport *transports[JOB_TRANSPORTS];
-	int n_transports;
-	/* The reasons why transports that the user did not name could not be opened. */
-	char unopened[ERROR_TEXT_BYTES];
+	struct job_transports {
+		struct transport *list[JOB_TRANSPORTS]; /* groups have those of their root */
+		int n;
+		/* The reasons why transports that the user did not name could not be opened. */
+		char unopened[ERROR_TEXT_BYTES];
+	} transports;
 };
 
 /* Asserts that the calling thread holds the job's token, in builds that check this. */
@@ -127,15 +125,19 @@ static inline int job_in_child(const sluice_job *job)
 {
 	return job->process.page ? !*job->process.page : job->process.pid != getpid();
 }
+static inline int job_in_group(const sluice_job *job)
+{
+	return job->group.ranks != NULL;
+}
 /* Notifies and GETs of a group carry the group's number. Those of a root have no number. */
 static inline uint32_t job_imm(const sluice_job *job, enum imm_kind kind, uint32_t index)
 {
-	return imm_make(kind, index) | job->group_bits.imm;
+	return imm_make(kind, index) | job->group.imm;
 }
 static inline uint64_t job_cookie(const sluice_job *job, enum cookie_kind kind, uint32_t id,
 				  uint32_t index)
 {
-	return cookie_make(kind, id, index) | job->group_bits.cookie;
+	return cookie_make(kind, id, index) | job->group.cookie;
 }
 
 /* The ranks that run on this rank's machine. Nodes of a test can share one. */

@@ -14,9 +14,9 @@ static sluice_transport_stats stats_of(const sluice_job *job, const struct trans
 	sluice_transport_stats sum = { .size = size,
 				       .name = ops->name,
 				       .by_polling = (uint64_t)ops->moves_by_polling };
-	for (int t = 0; t < job->n_transports; t++) {
-		const struct transport_counters *c = &job->transports[t]->counters;
-		if (job->transports[t]->ops != ops)
+	for (int t = 0; t < job->transports.n; t++) {
+		const struct transport_counters *c = &job->transports.list[t]->counters;
+		if (job->transports.list[t]->ops != ops)
 			continue;
 		sum.puts += c->puts;
 		sum.put_bytes += c->put_bytes;
@@ -42,10 +42,10 @@ int sluice_transports(sluice_job *job, sluice_transport_stats *stats, size_t n, 
 		return rc;
 	progress_take(job);
 	*n_out = 0;
-	for (int t = 0; t < job->n_transports; t++) {
-		if (job->transports[t]->card)
+	for (int t = 0; t < job->transports.n; t++) {
+		if (job->transports.list[t]->card)
 			continue; /* the sum for the first card includes this one */
-		sluice_transport_stats one = stats_of(job, job->transports[t]->ops, stride);
+		sluice_transport_stats one = stats_of(job, job->transports.list[t]->ops, stride);
 		char *to = (char *)stats + *n_out * stride;
 		if ((*n_out)++ >= n)
 			continue;

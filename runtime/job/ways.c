@@ -167,8 +167,8 @@ int ways_unreachable(const sluice_job *job, const struct reach *reach, int a, in
 		    "no transport reaches %s from %s: rank %d offers%s, rank %d%s, of which self "
 		    "and shm reach ranks of one machine only;%s%s allowed on rank %d: "
 		    "SLUICE_TRANSPORT=%s",
-		    rank_text(job, b), rank_text(job, a), a, of_a, b, of_b, apart, job->unopened,
-		    job->rank, job->settings.transport);
+		    rank_text(job, b), rank_text(job, a), a, of_a, b, of_b, apart,
+		    job->transports.unopened, job->rank, job->settings.transport);
 }
 
 void ways_log(const sluice_job *job, const struct reach *reach)

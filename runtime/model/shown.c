@@ -16,7 +16,7 @@ void shown_open(sluice_model *model)
 	struct page_model shown = { .count = model->layout.count,
 				    .id = model->id,
 				    .shards = model->layout.n_shards,
-				    .group = job->group ? group_color(job) : -1 };
+				    .group = job_in_group(job) ? group_color(job) : -1 };
 
 	snprintf(shown.recipe, sizeof(shown.recipe), "%s", model->recipe_text);
 	model->shown = page_take(model->job);

@@ -216,9 +216,9 @@ static int write_as_attacker(struct endpoint *e, const struct transfer *t)
 
 static void take_over(sluice_job *job)
 {
-	struct transport *t = job->transports[0];
+	struct transport *t = job->transports.list[0];
 
-	require(job->n_transports == 1 && t->ops->copies_at_post, "another transport than self");
+	require(job->transports.n == 1 && t->ops->copies_at_post, "another transport than self");
 	genuine = t->ops;
 	of_reader = *genuine;
 	if (attack.options & NOTHING_MAPPED)

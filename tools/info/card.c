@@ -54,13 +54,13 @@ void probe_card(struct report *r)
 	const struct transport_config config = {
 		.queue_depth = QUEUE_DEPTH,
 		.device = settings.device,
-		.gid_index = settings.gid_index,
-		.gid_net = settings.gid_net,
-		.traffic_class = settings.traffic_class,
-		.service_level = settings.service_level,
+		.gid_index = settings.verbs.gid_index,
+		.gid_net = settings.verbs.gid_net,
+		.traffic_class = settings.verbs.traffic_class,
+		.service_level = settings.verbs.service_level,
 		.interface = settings.interface,
-		.memory_windows = settings.memory_windows,
-		.relaxed_ordering = settings.relaxed_ordering,
+		.memory_windows = settings.verbs.memory_windows,
+		.relaxed_ordering = settings.verbs.relaxed_ordering,
 		.lost_after_ms = settings.patience.lost_after_ms,
 		.link_lost_after_ms = settings.patience.link_lost_after_ms
 	};

@@ -512,7 +512,7 @@ TEST_IN_RANKS(offer__that_another_one_overwrites__is_not_taken, 3)
 
 		CHECK(hubs_take_offer(group[0], 3 - rank) == 0);
 		CHECK(!hubs_offer(group[0], 3 - rank));
-		put_le32(offer, group[0]->group_bits.imm); /* with the next one's descriptor */
+		put_le32(offer, group[0]->group.imm); /* with the next one's descriptor */
 		CHECK(hubs_take_offer(group[0], 3 - rank) < 0);
 		CHECK(!hubs_offer(group[0], 3 - rank));
 	}

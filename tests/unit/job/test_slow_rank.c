@@ -246,12 +246,12 @@ TEST_IN_JOB(poll__notifies_without_end__comes_back_to_look_at_the_clock, 1)
 {
 	static struct transport_ops ops;
 	progress_take(job);
-	const struct transport_ops *own = job->transports[0]->ops;
+	const struct transport_ops *own = job->transports.list[0]->ops;
 	ops = *own;
 	ops.poll = poll_flooded;
-	job->transports[0]->ops = &ops;
+	job->transports.list[0]->ops = &ops;
 	progress_poll(job);
-	job->transports[0]->ops = own;
+	job->transports.list[0]->ops = own;
 	CHECK(polls > 1 && polls < FLOOD);
 	progress_release(job);
 }
