@@ -164,7 +164,7 @@ static int read_all(int fd, struct conf_file *file)
 }
 
 /* The path has no symbolic links, so the file that is read is the file that was checked. */
-static int read_file(struct conf_file *file, int quiet)
+static int read_conf(struct conf_file *file, int quiet)
 {
 	char why[PATH_MAX + 256];
 	struct stat status;
@@ -248,7 +248,7 @@ static int find_files(struct conf *conf, int quiet)
 	return refuse(SLUICE_EIO, named, why, quiet);
 }
 
-static void warn_of(const struct conf_value *unknown)
+static void warn_of_unknown(const struct conf_value *unknown)
 {
 	const char *known[ENV_ENTRIES_MAX];
 
@@ -272,11 +272,11 @@ static int read_files(struct conf *conf, int quiet)
 
 		if (!*file->path)
 			continue;
-		rc = read_file(file, quiet);
+		rc = read_conf(file, quiet);
 		if (rc)
 			break;
 		if (conf_parse(file->bytes, file->n, file->path, conf->values,
-			       quiet ? NULL : warn_of, why))
+			       quiet ? NULL : warn_of_unknown, why))
 			return refuse(SLUICE_EINVAL, file->path, why, quiet);
 	}
 	return rc;

@@ -68,7 +68,7 @@ static void write_line(const char *line, size_t n)
 }
 
 /* Returns 1 if the line was gathered. */
-static int gather(enum log_level level, const char *text)
+static int gather_line(enum log_level level, const char *text)
 {
 	struct log_gathered *g = gathering;
 	const size_t n = strlen(text) + 2;
@@ -97,7 +97,7 @@ void log_line(enum log_level level, const char *module, const char *format, ...)
 	else if ((size_t)n >= sizeof(text))
 		memcpy(text + sizeof(text) - 4, "...", 4);
 	replace_control_bytes(text);
-	if (gather(level, text)) {
+	if (gather_line(level, text)) {
 		errno = saved_errno;
 		return;
 	}

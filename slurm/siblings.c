@@ -48,7 +48,7 @@ static char *read_proc(pid_t pid, const char *name, size_t *bytes_out)
 }
 
 /* Reads a process's state and parent. Returns 0, or -1 if the process does not exist. */
-static int look_at(pid_t pid, char *state, pid_t *parent)
+static int look_at_process(pid_t pid, char *state, pid_t *parent)
 {
 	size_t bytes;
 	char *text = read_proc(pid, "stat", &bytes);
@@ -101,7 +101,7 @@ static int find_task(const char *in_namespace, int self, pid_t *task, pid_t *lau
 
 	*task = getpid();
 	for (int i = 0; i < MOST_ANCESTORS; i++) {
-		if (look_at(*task, &state, launcher) || *launcher <= 1)
+		if (look_at_process(*task, &state, launcher) || *launcher <= 1)
 			return -1;
 		if (rank_of(*launcher, in_namespace) != self)
 			return 0;
@@ -123,13 +123,13 @@ static int mark_living(const char *in_namespace, pid_t launcher, pid_t task, cha
 		char state;
 		int rank;
 
-		if (pid <= 0 || pid == task || look_at(pid, &state, &parent) ||
+		if (pid <= 0 || pid == task || look_at_process(pid, &state, &parent) ||
 		    parent != launcher || state == 'Z' || state == 'X')
 			continue;
 		rank = rank_of(pid, in_namespace);
 		if (rank >= 0 && rank <= most)
 			living[rank] = 1;
-		else if (!look_at(pid, &state, &parent) && state != 'Z' && state != 'X')
+		else if (!look_at_process(pid, &state, &parent) && state != 'Z' && state != 'X')
 			rc = -1;
 	}
 	if (all)

@@ -19,7 +19,8 @@ static int remembers(const sluice_model *model)
 	return model->recipe.memory.kind != MEMORY_NONE;
 }
 
-/* Returns the words of the recipe for which a residual is not a sum of gradients, or NULL. */
+/* Returns the part of the recipe because of which its residual is not a sum of gradients, or NULL.
+ */
 static const char *other_residual(const struct recipe *r)
 {
 	if (!recipe_pulls_mean(r))
@@ -35,7 +36,7 @@ static const char *other_residual(const struct recipe *r)
 	return NULL;
 }
 
-static int check_recipe(const sluice_model *model, const char *which)
+static int check_residual(const sluice_model *model, const char *which)
 {
 	const char *words = other_residual(&model->recipe);
 
@@ -46,7 +47,7 @@ static int check_recipe(const sluice_model *model, const char *which)
 		       0;
 }
 
-static int check(sluice_model *from, sluice_model *to)
+static int check_pair(sluice_model *from, sluice_model *to)
 {
 	int rc = step_check(from, from, hand_over, STEP_DONE);
 
@@ -56,7 +57,7 @@ static int check(sluice_model *from, sluice_model *to)
 		return rc;
 	if (from == to || from->job != to->job || from->layout.count != to->layout.count)
 		return fail(SLUICE_EINVAL, "%s: the models are %s", hand_over,
-			    from == to           ? "one: open another one with the new recipe" :
+			    from == to ? "the same: open another one with the new recipe" :
 			    from->job != to->job ? "in two jobs: open the second in the job of the "
 						   "first" :
 						   "of different lengths: open the second with the "
@@ -71,9 +72,9 @@ static int check(sluice_model *from, sluice_model *to)
 			    "%s: the new model has made steps already; call it right after "
 			    "sluice_model_open",
 			    hand_over);
-	rc = check_recipe(from, "old");
+	rc = check_residual(from, "old");
 	if (!rc)
-		rc = check_recipe(to, "new");
+		rc = check_residual(to, "new");
 	if (!rc && remembers(from) && !remembers(to))
 		rc = fail(SLUICE_EINVAL,
 			  "%s: the recipe of the new model has memory=none, so it would lose the "
@@ -99,7 +100,7 @@ static void add_unpublished(sluice_model *from, float n, float *residual)
 
 int sluice_hand_over(sluice_model *from, sluice_model *to)
 {
-	int rc = check(from, to);
+	int rc = check_pair(from, to);
 
 	if (!rc && !(rc = worker_await(from->worker)) && !(rc = worker_fetch(from->worker)) &&
 	    !(rc = worker_come_home(to->worker)))

@@ -47,7 +47,7 @@ void findings_log(const struct log_gathered *gathered)
 	findings_log_warnings(gathered);
 }
 
-static void append(enum log_level level, const char *line, void *context)
+static void append_line(enum log_level level, const char *line, void *context)
 {
 	char *text = context;
 	const size_t used = strlen(text);
@@ -61,7 +61,7 @@ static void append(enum log_level level, const char *line, void *context)
 size_t findings_collect(const struct log_gathered *gathered, char text[FINDING_BYTES])
 {
 	*text = 0;
-	each_line(gathered, LOG_WARN, append, text);
+	each_line(gathered, LOG_WARN, append_line, text);
 	return strlen(text);
 }
 
@@ -118,8 +118,8 @@ static int ranks_with(const sluice_job *job, const char *name, struct kind kind,
 	return n;
 }
 
-static void log_one(const sluice_job *job, enum log_level level, int rank, int n,
-		      const char *ranks, const char *line)
+static void log_one(const sluice_job *job, enum log_level level, int rank, int n, const char *ranks,
+		    const char *line)
 {
 	if (n > 1)
 		log_line(level, "runtime", "%s (on %d ranks: %s)", line, n, ranks);

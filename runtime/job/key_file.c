@@ -51,7 +51,7 @@ static int check_file(int fd, const char *path)
 	return 0;
 }
 
-static int read_file(int fd, const char *path, uint8_t bytes[MOST_BYTES + 1], size_t *n_out)
+static int read_key(int fd, const char *path, uint8_t bytes[MOST_BYTES + 1], size_t *n_out)
 {
 	char why[64];
 	size_t n = 0;
@@ -96,7 +96,7 @@ int key_file_open(const char *path, struct key_file **out)
 			    errno_text(errno));
 	rc = check_file(fd, path);
 	if (!rc)
-		rc = read_file(fd, path, bytes, &n);
+		rc = read_key(fd, path, bytes, &n);
 	close(fd);
 	if (!rc) {
 		*out = calloc(1, sizeof(**out));

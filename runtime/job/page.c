@@ -105,15 +105,15 @@ static void describe_rank(const sluice_job *job, struct page_who *who)
 	copy_name(who->step, getenv("SLURM_STEP_ID"));
 	copy_name(who->node, sluice_node(job, job->rank));
 	copy_name(who->library, sluice_version(NULL));
-	for (int t = 0; t < job->n_transports; t++) {
+	for (int t = 0; t < job->transports.n; t++) {
 		const size_t used = strlen(who->transports);
-		if (!job->transports[t]->card)
+		if (!job->transports.list[t]->card)
 			snprintf(who->transports + used, PAGE_NAME_BYTES - used, "%s%s",
-				 used ? "," : "", job->transports[t]->ops->name);
+				 used ? "," : "", job->transports.list[t]->ops->name);
 	}
 }
 
-static void note(int level, const char *text)
+static void note_line(int level, const char *text)
 {
 	atomic_fetch_add(&note_users, 1);
 	struct rank_page *page = atomic_load(&noted);
@@ -154,7 +154,7 @@ void rank_page_open(sluice_job *job)
 					    .bytes = sizeof(struct rank_page) };
 	atomic_store(&note_process, job->process.pid);
 	if (atomic_compare_exchange_strong(&noted, &none, w->page))
-		log_set_watch(note);
+		log_set_watch(note_line);
 }
 
 void rank_page_close(sluice_job *job)
@@ -224,7 +224,7 @@ void page_show_wait(sluice_job *job, uint64_t since_ns, const char *text)
 void page_show_loss(sluice_job *job, int rank, const char *why)
 {
 	struct page_writer *w = &job->page;
-	if (!w->page || job->group)
+	if (!w->page || job_in_group(job))
 		return;
 	const uint64_t known = w->losses.count < PAGE_LOSSES ? w->losses.count : PAGE_LOSSES;
 	for (uint64_t i = 0; i < known; i++)

@@ -323,7 +323,7 @@ static void *report_often(void *argument)
 	return NULL;
 }
 
-static void start_thread(struct reporter *r)
+static void start_writing(struct reporter *r)
 {
 	r->ends = eventfd(0, EFD_CLOEXEC);
 	int err = r->ends < 0 ? errno : thread_start(&r->thread, report_often, r);
@@ -398,7 +398,7 @@ void reporter_open(sluice_job *job)
 	job->reporter = r;
 	open_outputs(r);
 	if (*r->metrics || r->http || r->trace)
-		start_thread(r);
+		start_writing(r);
 	r->is_last = atomic_compare_exchange_strong(&last, &none, r);
 }
 

@@ -368,7 +368,7 @@ static void describe_quorum(void *context, char *text, size_t cap)
  * under way when the model is restored or closed. A push that waits must be counted first. The
  * shards can count it before this rank joins the collective, because they do not wait for ranks
  * that have joined. */
-static int park(struct worker *w)
+static int park_worker(struct worker *w)
 {
 	struct quorum *q = w->quorum;
 	const int rc = progress_until(w->job, all_counted, describe_quorum, w);
@@ -391,7 +391,7 @@ int quorum_park(struct worker *w)
 	    q->joined == messages_next(w->job))
 		return 0;
 	q->joined = messages_next(w->job);
-	return park(w);
+	return park_worker(w);
 }
 
 static void quorum_pull_ends(struct worker *w)
@@ -407,7 +407,7 @@ static void quorum_pull_ends(struct worker *w)
 	q->makes = 0;
 	/* The push ended the parking, and another thread may still be in the collective. */
 	if (messages_claimed(w->job))
-		park(w);
+		park_worker(w);
 	progress_release(w->job);
 }
 
