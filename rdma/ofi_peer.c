@@ -163,7 +163,7 @@ int ofi_peer_check(const struct ofi_peer *p)
 	return SLUICE_OK;
 }
 
-void ofi_peer_lose(struct ofi_peer *p, const char *why)
+static void lose_peer(struct ofi_peer *p, const char *why)
 {
 	if (is_lost(p))
 		return;
@@ -205,7 +205,7 @@ static void look_for_silence(struct ofi_peer *p, uint64_t now)
 	/* Nothing is under way, and libfabric still refuses transfers: the connection worked during
 	 * the proof, but broke and was not restored. */
 	if (ofi_flow_is_refused(p->flow) && silent > refused_for(lost_after)) {
-		ofi_peer_lose(p, "its process ended, or the connection to it broke for good");
+		lose_peer(p, "its process ended, or the connection to it broke for good");
 		return;
 	}
 	if (silent <= link_lost_after)
@@ -214,7 +214,7 @@ static void look_for_silence(struct ofi_peer *p, uint64_t now)
 		 "no byte has moved in either direction for %.1f s, which is longer than "
 		 "SLUICE_LINK_LOST_AFTER: the network is down",
 		 (double)silent / 1e9);
-	ofi_peer_lose(p, why);
+	lose_peer(p, why);
 }
 
 /* ---- the proof -------------------------------------------------------------------- */
@@ -228,7 +228,7 @@ static void begin_use(struct ofi_peer *p, const struct ofi_greeting *greeting)
 	ofi_flow_use_token(p->flow, greeting->token);
 	if (memcmp(greeting->control, none, sizeof(none)) &&
 	    ofi_memory_reach(p->all->memory, &p->endpoint, greeting->control, &p->control))
-		ofi_peer_lose(p, "its description of the control region is invalid");
+		lose_peer(p, "its description of the control region is invalid");
 }
 
 static void join(struct ofi_peer *p, uint64_t now)
@@ -267,7 +267,7 @@ void ofi_peer_send_failed(struct ofi_peer *p, const char *why)
 	if (p->state != UP)
 		return; /* the message is repeated when it is due */
 	snprintf(text, sizeof(text), "the last message of the proof failed: %.100s", why);
-	ofi_peer_lose(p, text);
+	lose_peer(p, text);
 }
 
 int ofi_peer_control(struct ofi_peer *p, struct remote **out)
@@ -285,7 +285,7 @@ int ofi_peer_control(struct ofi_peer *p, struct remote **out)
 
 /* ---- transfers -------------------------------------------------------------------- */
 
-static const char strangely[] = "its puts carry numbers that do not follow from each other";
+static const char strangely[] = "its puts carry numbers that are out of sequence";
 
 static void put_notice(struct ofi_peer *p, uint32_t imm)
 {
@@ -316,7 +316,7 @@ static void deliver_notices(struct ofi_peer *p)
 	       (rc = arrivals_next(p->arrivals, &imm)) == 1)
 		put_notice(p, imm);
 	if (rc < 0)
-		ofi_peer_lose(p, strangely);
+		lose_peer(p, strangely);
 }
 
 void ofi_peer_arrived(struct ofi_peer *p, uint32_t word, uint64_t now_ns)
@@ -325,7 +325,7 @@ void ofi_peer_arrived(struct ofi_peer *p, uint32_t word, uint64_t now_ns)
 		return;
 	ofi_flow_moved(p->flow, now_ns);
 	if (arrivals_take(p->arrivals, word))
-		ofi_peer_lose(p, strangely);
+		lose_peer(p, strangely);
 	else
 		deliver_notices(p);
 }
@@ -349,7 +349,7 @@ void ofi_peer_push(struct ofi_peer *p, uint64_t now_ns)
 	if (!ofi_flow_waits(p->flow))
 		return;
 	if (ofi_flow_push(p->flow, now_ns, why))
-		ofi_peer_lose(p, why); /* also ends all its transfers with an error */
+		lose_peer(p, why); /* also ends all its transfers with an error */
 }
 
 int ofi_peer_post(struct ofi_peer *p, const struct transfer *x)
@@ -375,7 +375,7 @@ void ofi_peer_completed(struct ofi_peer *p, const struct ofi_completion *c, uint
 	char why[OFI_WHY_BYTES];
 
 	if (ofi_flow_completed(p->flow, c, now_ns, why))
-		ofi_peer_lose(p, why);
+		lose_peer(p, why);
 }
 
 void ofi_peer_flush(struct ofi_peer *p)

@@ -48,7 +48,6 @@ struct ofi_peer *ofi_peer_of(struct endpoint *e);
 int ofi_peer_ready(const struct ofi_peer *p);
 /* Returns 0, or SLUICE_E* if the peer cannot be used now. */
 int ofi_peer_check(const struct ofi_peer *p);
-void ofi_peer_lose(struct ofi_peer *p, const char *why);
 /* Returns 1 with the peer's EVENT_GONE, but only once. */
 int ofi_peer_report(struct ofi_peer *p, struct event *out);
 

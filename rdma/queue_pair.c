@@ -119,7 +119,9 @@ int qp_take_accept(struct queue_pair *p, const struct frame *accept, char why[QP
 	return qp_replay(p, accept->received, why);
 }
 
-int qp_bind(struct queue_pair *p)
+/* Posts the bindings that make the keys given to the peer valid. If the queue is full, polls
+ * until it has room, and gives up after a second without progress. Returns 0 or SLUICE_E*. */
+static int bind_keys(struct queue_pair *p)
 {
 	const struct queue_pair_config *c = &p->config;
 	uint64_t until = 0, now;
@@ -140,7 +142,7 @@ int qp_bind(struct queue_pair *p)
 
 int qp_send_ready(struct queue_pair *p, char why[QP_WHY_BYTES])
 {
-	return qp_bind(p) || sendlog_greet(p->config.log, GREETING_READY, NULL, 0) ?
+	return bind_keys(p) || sendlog_greet(p->config.log, GREETING_READY, NULL, 0) ?
 		       qp_failed(why) :
 		       0;
 }

@@ -54,9 +54,6 @@ int qp_greeting(struct queue_pair *p, struct slot_address *slot, uint8_t control
 int qp_replay(struct queue_pair *p, uint64_t received, char why[QP_WHY_BYTES]);
 int qp_take_accept(struct queue_pair *p, const struct frame *accept, char why[QP_WHY_BYTES]);
 
-/* Posts the bindings that make the keys given to the peer valid. If the queue is full, polls
- * until it has room, and gives up after a second without progress. Returns 0 or SLUICE_E*. */
-int qp_bind(struct queue_pair *p);
 /* Binds all keys, and then sends READY. */
 int qp_send_ready(struct queue_pair *p, char why[QP_WHY_BYTES]);
 int qp_send_keys(struct queue_pair *p, char why[QP_WHY_BYTES]);

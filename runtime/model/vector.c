@@ -115,7 +115,8 @@ int vector_pieces(struct vector *v, const sluice_segment *given, size_t n, uint6
 	int rc = given || !n ? make_room(v, n) :
 			       fail(SLUICE_EINVAL, "%s: the list of segments is NULL", function);
 
-	vector_clear(v);
+	v->n = 0;
+	v->ops = NULL;
 	for (size_t i = 0; i < n && !rc; i++) {
 		rc = check_segment(&given[i], i, scale > 0, function);
 		if (rc || !given[i].count)
@@ -138,12 +139,6 @@ int vector_pieces(struct vector *v, const sluice_segment *given, size_t n, uint6
 	else if (v->n)
 		v->one = v->list[0];
 	return rc;
-}
-
-void vector_clear(struct vector *v)
-{
-	v->n = 0;
-	v->ops = NULL;
 }
 
 /* Undoes the staging. Afterwards, loops access the program's memory again. */

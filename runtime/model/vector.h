@@ -48,11 +48,9 @@ void vector_run(struct vector *v, const void *data, uint64_t count, enum value_t
  * total that is not count). After an error the vector has no pieces. */
 int vector_pieces(struct vector *v, const sluice_segment *given, size_t n, uint64_t count,
 		  float scale, const char *function);
-/* Removes the pieces, but keeps the memory of list and copy. */
-void vector_clear(struct vector *v);
 void vector_free(struct vector *v);
 
-/* Returns the number of pieces, which is 0 after vector_clear(). */
+/* Returns the number of pieces. */
 size_t vector_number(const struct vector *v);
 /* vector_begin() returns the first coordinate of piece i, or the number of elements if i is the
  * number of pieces. vector_given() returns the piece's memory as the program gave it. */

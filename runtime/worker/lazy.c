@@ -50,7 +50,7 @@ const char *lazy_judge(const struct lazy_rule *l, uint64_t steps,
 	return NULL;
 }
 
-void lazy_load(struct lazy_rule *l, const uint64_t numbers[LAZY_NUMBERS])
+static void load_numbers(struct lazy_rule *l, const uint64_t numbers[LAZY_NUMBERS])
 {
 	l->changes = numbers[0];
 	l->skipped = numbers[1];
@@ -360,7 +360,7 @@ void lazy_restore(struct worker *w, const uint64_t *numbers, int refresh)
 	lazy->refresh = refresh;
 	if (!numbers || !lazy->rule.window)
 		return;
-	lazy_load(&lazy->rule, numbers);
+	load_numbers(&lazy->rule, numbers);
 	measure_distance(w, lazy);
 }
 

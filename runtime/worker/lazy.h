@@ -24,10 +24,9 @@ struct lazy_rule {
 	int uploaded;                  /* 1: at least one upload was made */
 };
 
-/* Save and restore the state as numbers. The recipe's values are not part of it. */
+/* lazy_save() writes the state as numbers, without the recipe's values. */
 enum { LAZY_NUMBERS = LAZY_WINDOW_MAX + 4 };
 void lazy_save(const struct lazy_rule *l, uint64_t numbers[LAZY_NUMBERS]);
-void lazy_load(struct lazy_rule *l, const uint64_t numbers[LAZY_NUMBERS]);
 /* Returns NULL, or the reason why a worker cannot have these numbers after `steps` steps. l must
  * have the recipe's values. */
 const char *lazy_judge(const struct lazy_rule *l, uint64_t steps,
