@@ -95,7 +95,7 @@ __device__ static inline void next_pass(const struct topk_args *a, struct histog
 	__syncthreads();
 }
 
-/* Returns the coordinate after that of the need-th key of a block that equals `key`. */
+/* Finds the need-th coordinate of a block whose key equals `key`, and returns one more than it. */
 __device__ static inline uint32_t nth_tie(const struct topk_args *a, struct block_shared *sh,
 					  uint32_t begin, uint32_t end, uint32_t key, uint32_t need)
 {

@@ -205,8 +205,8 @@ static void say_choices(struct text *t, const struct recipe *recipe)
 	say(t, "choices\n");
 	if (!recipe->budget)
 		say(t,
-		    "  the times of the first %d steps decide on one of these groups, or on "
-		    "dense steps\n",
+		    "  the times of the first %d steps decide between these groups and dense "
+		    "steps\n",
 		    WORTH_TRIAL);
 	say(t, "  in steps 1, 2, 4, 8 and so on, each direction takes the values of its group that "
 	       "keep the most of the squared norm\n");
@@ -319,7 +319,7 @@ static void say_columns(struct text *t, enum path from, enum path end, uint64_t 
 			"sluice_pull_begin() lets the first range come before the rest",
 		[PATH_IN_PLACE] = "pieces, and parameters in GPU memory, change in place",
 		[PATH_UNEVEN] = "workers may run out of gradients, and call sluice_idle_step()",
-		[PATH_RULES] = "tensors may have a learning rate and decay of their own",
+		[PATH_RULES] = "each tensor may have its own learning rate and decay",
 		[PATH_PARAM_TYPE] = "the program's parameters may have 16 bits",
 		[PATH_DEVICE_SHARDS] = "shards may sum, update and publish on a GPU",
 		[PATH_CONTINUE] = "a job may have on_failure=continue",

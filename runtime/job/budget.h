@@ -15,9 +15,10 @@ struct budget {
 	uint64_t doubt_ns;
 	/* After this much silence, the peer is lost. This is shorter than lost_after. */
 	uint64_t silent_ns;
-	uint64_t link_lost_ns; /* a peer that lives is lost if its connection is down this long */
-	uint64_t stalled_ns;   /* a peer whose heart beats is lost if it makes no progress this
-				  long */
+	uint64_t
+		link_lost_ns; /* a living peer counts as lost if its connection is down this long */
+	uint64_t stalled_ns;  /* a peer whose heart beats is lost if it makes no progress this
+				 long */
 	uint64_t lost_after_ns;
 	/* If this rank reads a heartbeat this late, this rank itself was stopped, so the silence
 	 * does not prove that its peers were. */

@@ -437,9 +437,9 @@ static int refuse_transfer(const sluice_region *region, int rank, size_t offset,
 	if (!data)
 		return fail(SLUICE_EINVAL, "%s: data is NULL", function);
 	return fail(SLUICE_EINVAL,
-		    "%s: the %zu bytes at %p are not inside this rank's window, where those of a "
-		    "posted transfer lie: put them there (sluice_region_base()), or leave "
-		    "SLUICE_POSTED out",
+		    "%s: the %zu bytes at %p are not inside this rank's window, but a posted "
+		    "transfer needs them there: put them into it (sluice_region_base()), or "
+		    "leave SLUICE_POSTED out",
 		    function, bytes, data);
 }
 

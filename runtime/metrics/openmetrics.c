@@ -199,8 +199,8 @@ static void print_numbers(const struct seen *seen, FILE *to)
 static void print_staleness(const struct seen *seen, FILE *to)
 {
 	static const struct family family = {
-		"stale_pushes", "", "counted pushes by the versions they were behind; 7: 7 or more",
-		1
+		"stale_pushes", "",
+		"counted pushes that were this many versions behind; 7: 7 or more", 1
 	};
 	char sample[NAME_BYTES];
 

@@ -40,8 +40,9 @@ static int refuse_density(const struct word *w, const struct item *item, double 
 
 static int read_count(const struct word *w, const struct item *item, struct direction *d)
 {
-	static const char rule[] = "k= takes how many coordinates of the whole vector are sent, "
-				   "a whole number from 1 to 4294967295";
+	static const char rule[] =
+		"k= takes the number of coordinates of the whole vector to send, "
+		"a whole number from 1 to 4294967295";
 	const char *text = item->argument + strlen("k=");
 
 	if (!selection_kinds[d->select].counted)
@@ -121,8 +122,8 @@ static int read_sketch(const struct word *w, const struct item *item, struct dir
 {
 	static const char rule[] =
 		"sketch(DENSITY,ROWS,WIDTH,POOL) takes the density that is published; an odd "
-		"number of rows, 1 to 15; columns as a multiple of the coordinates published, "
-		"above 0; and how many times as many coordinates are asked for, 1 to 1000";
+		"number of rows, 1 to 15; and two multiples of the published coordinates: the "
+		"columns, above 0, and the coordinates that are asked for, 1 to 1000";
 	char text[RECIPE_TEXT_BYTES];
 	const char *pieces[4];
 	float numbers[4] = { 0, 5, 1.6f, 4 };
@@ -146,8 +147,9 @@ static int read_sketch(const struct word *w, const struct item *item, struct dir
 
 static int read_global(const struct word *w, const struct item *item, struct direction *d)
 {
-	static const char rule[] = "global(DENSITY,EVERY) takes after the comma how many steps "
-				   "there are from one histogram to the next, 1 to 1000000";
+	static const char rule[] =
+		"global(DENSITY,EVERY) takes after the comma the number of steps "
+		"from one histogram to the next, 1 to 1000000";
 	char text[RECIPE_TEXT_BYTES];
 	const char *pieces[2];
 	float every = 20;
@@ -165,9 +167,9 @@ static int read_global(const struct word *w, const struct item *item, struct dir
 /* Reads K,N. */
 static int read_block_topk(const struct word *w, const struct item *item, struct direction *d)
 {
-	static const char rule[] = "block-topk(K,N) takes how many coordinates are sent of every N "
-				   "consecutive ones: N is a whole number from 1 to 16384, and K "
-				   "from 1 to N; block-topk(64,4096) sends one in 64";
+	static const char rule[] = "block-topk(K,N) sends K of every N consecutive coordinates: N "
+				   "is a whole number from 1 to 16384, and K from 1 to N; "
+				   "block-topk(64,4096) sends one in 64";
 	const char *at = item->argument;
 
 	_Static_assert(SELECT_BLOCK_MOST == 16384, "the rule names the longest block");
@@ -186,9 +188,10 @@ static int read_block_topk(const struct word *w, const struct item *item, struct
 /* Reads the arguments in the parentheses after a selector. */
 static int read_selection(const struct word *w, const struct item *item, struct direction *d)
 {
-	static const char rule[] = "threshold(LAMBDA) takes the least magnitude that is sent "
-				   "(global(DENSITY) finds it), variance(EPSILON) the variance "
-				   "added, as a share of the squared norm; both are above 0";
+	static const char rule[] =
+		"threshold(LAMBDA) takes the smallest magnitude that is sent "
+		"(global(DENSITY) finds one by itself), and variance(EPSILON) takes "
+		"the added variance as a share of the squared norm; both are above 0";
 
 	switch (selection_kinds[d->select].argument) {
 	case ARGUMENT_NONE: return refuse_argument(w, item);

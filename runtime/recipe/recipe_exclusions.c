@@ -199,8 +199,8 @@ static const struct exclusion exclusions[] = {
 	  "the squares of a sparse mean are far too large and too rare: write warmup=dense(LENGTH) "
 	  "with at least as many steps, or leave freeze= out" },
 	{ ADAMS, HAS(INSIDE_WORD),
-	  "\"{memory}\" with \"{update}\": Adam's moments are those of gradients, which messages "
-	  "with the learning rate inside do not hold; write the memory with outside" },
+	  "\"{memory}\" with \"{update}\": Adam's moments need gradients, but with inside the "
+	  "messages hold gradients times the learning rate; write the memory with outside" },
 	{ ADAMS, WHENS & ~WHEN(ALWAYS),
 	  "\"{update}\" with \"{when}\": Adam's moments are those of the mean gradient of all "
 	  "workers in each step; write when=always" },
@@ -228,7 +228,7 @@ static const struct exclusion exclusions[] = {
 	  "residual, or one that lacks values" },
 	{ MEMORY(TWOSTEP), UPDATES & ~(UPDATE(EMA) | UPDATE(SGD)),
 	  "\"{memory}\" with \"{update}\": two-step memory is made for a running average at the "
-	  "shard: write update=ema(ALPHA), or update=sgd, with which it is memory=residual" },
+	  "shard: write update=ema(ALPHA), or update=sgd with memory=residual" },
 	{ MEMORY(TWOSTEP), NONFINITE(SKIP),
 	  "\"{memory}\" with nonfinite=skip: two-step memory needs the errors of consecutive "
 	  "steps; write nonfinite=abort or zero" },
@@ -250,8 +250,8 @@ static const struct exclusion exclusions[] = {
 	  "these workers step alone; write when=always, or nonfinite=skip or zero" },
 
 	{ SIGNAL(INNOVATION), MEMORIES & ~MEMORY(NONE),
-	  "signal=innovation with \"{memory}\" would count values that were not sent twice: they "
-	  "are in the next difference again; write memory=none" },
+	  "signal=innovation with \"{memory}\" would count unsent values twice, because the next "
+	  "difference contains them again; write memory=none" },
 	{ SIGNAL(INNOVATION), HAS(UP_UNBIASED) | HAS(UP_SEEDED),
 	  "signal=innovation with \"{up}\", which scales up the values it sends, would diverge "
 	  "from the gradient: write up=all or up=topk(DENSITY)" },
@@ -268,8 +268,8 @@ static const struct exclusion exclusions[] = {
 	  "update=average averages parameters, not gradients: write it with memory=none, and "
 	  "without signal=, decay=, clip=, reduce= and when=lazy" },
 	{ UPDATE(AVERAGE), NONFINITES & ~NONFINITE(ABORT),
-	  "update=average with {nonfinite} would count parameters that are left out as zeros: "
-	  "write nonfinite=abort" },
+	  "update=average with {nonfinite} would count omitted parameters as zeros: write "
+	  "nonfinite=abort" },
 	{ HAS(BLOCK_ONE_WAY), HAS(BLOCK_ONE_WAY),
 	  "block is for averages of parameters: write up=block(DENSITY) down=block(DENSITY) "
 	  "update=average" },
@@ -416,8 +416,8 @@ static const struct exclusion exclusions[] = {
 	  "\"{transform}\" with \"{when}\": all tensors are transformed in one exchange of all "
 	  "workers; write when=always, or signal=drift when=every(STEPS)" },
 	{ HAS(TRANSFORM), HAS(KEEP),
-	  "\"{transform}\" with \"{keep}\": the residual holds coefficients, which are no share of "
-	  "the parameters; leave keep= out" },
+	  "\"{transform}\" with \"{keep}\": the residual holds coefficients, so no share of it can "
+	  "stay in the parameters; leave keep= out" },
 	{ HAS(TRANSFORM), HAS(AUTO) | HAS(UP_LEADER) | HAS(UP_SKETCH) | HAS(UP_GLOBAL),
 	  "\"{transform}\" with {up}: write up=all, topk(DENSITY) or block-topk(K,N)" },
 	{ HAS(TRANSFORM), HAS(OTHER_BLOCKS),
@@ -438,8 +438,8 @@ static const struct exclusion exclusions[] = {
 	  "\"{up}\" with \"{memory}\": the workers clear what a sketch publishes, which only "
 	  "memory=residual supports" },
 	{ HAS(UP_LEADER) | HAS(UP_SKETCH), HAS(RESET),
-	  "\"{up}\" with \"{reset}\": where workers agree on a support they cannot send "
-	  "everything; write reset=none" },
+	  "\"{up}\" with \"{reset}\": workers that agree on a support cannot send everything; "
+	  "write reset=none" },
 	{ HAS(UP_SEEDED), HAS(EXEMPT), SENDS_NO_POSITIONS("up") },
 	{ HAS(DOWN_UNBIASED), MEMORIES & ~MEMORY(NONE), COUNTS_TWICE("down") },
 	{ HAS(DOWN_LEADER), HAS(DOWN_LEADER),

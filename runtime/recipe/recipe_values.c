@@ -80,8 +80,8 @@ static int read_noise(const struct word *w, const struct item *item, float *out)
 
 static int read_svrg(const struct word *w, const struct item *item, struct recipe *r)
 {
-	static const char rule[] = "svrg(M) takes the updates from one anchor to the next, of all "
-				   "workers together, 1 to 1000000000";
+	static const char rule[] = "svrg(M) takes the number of updates, by all workers together, "
+				   "from one anchor to the next, 1 to 1000000000";
 
 	return read_steps(w, item, rule, 1000000000, &r->signal.svrg_steps);
 }
@@ -358,9 +358,9 @@ static int read_every(const struct word *w, const struct item *item, struct reci
 static int read_lazy(const struct word *w, const struct item *item, struct recipe *r)
 {
 	static const char rule[] =
-		"lazy(WINDOW,WEIGHT,LONGEST) takes how many model changes it looks back on, 1 to "
-		"100; the weight of each, above 0; and optionally the longest run of skipped "
-		"pushes";
+		"lazy(WINDOW,WEIGHT,LONGEST) takes the number of past model changes that it "
+		"uses, 1 to 100; the weight of each, above 0; and optionally the longest run of "
+		"skipped pushes";
 	char text[RECIPE_TEXT_BYTES];
 	const char *at = item->argument, *weight, *longest;
 

@@ -28,7 +28,8 @@ struct lane {
 	uint32_t last_bytes;
 };
 
-/* The message for all holders of a shard, and the publication from one of them. */
+/* A worker's exchange with a shard: it sends its message to all holders of the shard, and takes the
+ * publication from one of them. */
 struct shard_io {
 	uint8_t *staging; /* slot_depth slots */
 	struct lane_payload payload;

@@ -91,8 +91,9 @@ static void log_choice(const struct worker *w, unsigned chosen)
 		log_line(
 			LOG_INFO, "runtime",
 			"model %u: recipe auto sends %s from step %llu on (deltas one step later): "
-			"of the measured values, these keep the most of the vectors for their "
-			"bytes",
+			"of the choices measured, this one keeps the largest part of the vectors "
+			"for "
+			"its bytes",
 			w->model.id, words, (unsigned long long)w->step.number + 1);
 	}
 }

@@ -115,8 +115,8 @@ static int find_range(struct worker *w)
 	return step_fail(&w->step, fragment.begin + first_nonfinite(residual, fragment.count));
 }
 
-/* Finds the norm of the exchange, which all shards compare with those of the other workers. all:
- * NULL if everything is sent. */
+/* Sets the norm of this worker's exchange. With clip=median, each shard compares it with the norms
+ * of the other workers. all: NULL if everything is sent. */
 static void find_norm(struct worker *w, const struct pick *all)
 {
 	if (!w->rules.recipe->clip.median)

@@ -304,7 +304,7 @@ static void print_text(struct bench *b, const double s[SUMS], struct summary ms)
 	printf("mean of a worker: compress %.3f ms, push %.3f, wait %.3f, pull %.3f, apply %.3f\n",
 	       s[COMPRESS], s[PUSH], s[WAIT], s[PULL], s[APPLY]);
 	if (b->gpu)
-		printf("part of the wait, for the GPU to finish the push: %.3f ms\n", s[DEVICE]);
+		printf("of the wait, %.3f ms are for the GPU to finish the push\n", s[DEVICE]);
 	if (b->options->limit)
 		print_limits(b, s, ms);
 	printf("per worker and step: pushed %.0f bytes, pulled %.0f, dense %.0f; density up %.4f, "

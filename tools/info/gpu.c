@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Checks GPUs for RDMA: the driver, the two ways to register GPU memory, and the PCI features
- * between NIC and GPU (IOMMU translation, ACS redirection). On a node without GPUs, these lines
- * are facts. */
+ * between NIC and GPU (IOMMU translation, ACS redirection). On a node without GPUs, the
+ * lines are only information. */
 #include "base/env.h"
 #include "base/device.h"
 #include "rdma/card_choice.h"

@@ -101,9 +101,10 @@ static void judge_gids(const struct node *node, struct report *r, const struct p
 	if (best >= (named ? GID_LINK_LOCAL : GID_GLOBAL)) {
 		report_add(r, VERDICT_OK, section, name, NULL, "[%s] %.64s: %s, the %s", best_index,
 			   best_text, quality_text[best],
-			   named          ? "one of SLUICE_GID_INDEX" :
-			   best == GID_V4 ? "first of IPv4" :
-					    "first of global IPv6, because there is none of IPv4");
+			   named ? "one that SLUICE_GID_INDEX names" :
+			   best == GID_V4 ?
+				   "first IPv4 address" :
+				   "first global IPv6 address, because there is no IPv4 address");
 		return;
 	}
 	report_add(r, VERDICT_FAIL, section, name,
