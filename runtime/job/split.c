@@ -202,7 +202,7 @@ static int exchange_lines(sluice_job *parent, sluice_job *group, const int *memb
 /* Ends a group that could not be made. The peers may have completed the last round of the parent,
  * although this rank has not, and then have the group and wait for this rank, so they must learn
  * that it does not take part. They may write to the lines until the root is finalized. */
-static void abandon(sluice_job *root, sluice_job *group, uint32_t number, int rc)
+static void abandon_group(sluice_job *root, sluice_job *group, uint32_t number, int rc)
 {
 	char why[ERROR_TEXT_BYTES];
 
@@ -315,7 +315,7 @@ static int split_job(sluice_job *parent, int color, int key, sluice_job **sub)
 		rc = connect_rows(group);
 	if (rc) {
 		if (group)
-			abandon(parent->root, group, number, rc);
+			abandon_group(parent->root, group, number, rc);
 		return rc;
 	}
 	if (group)

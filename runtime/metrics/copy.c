@@ -10,8 +10,8 @@
 enum { TRIES = 100, QUICK_TRIES = 20, REST_NS = 100000, RANKS_MOST = 1 << 20 };
 
 /* Returns 0, or -1 if the block was being written at each try. */
-static int copy_block(const _Atomic uint64_t *sequence, const _Atomic uint64_t *words, void *out,
-		      size_t bytes)
+static int read_sequenced(const _Atomic uint64_t *sequence, const _Atomic uint64_t *words,
+			  void *out, size_t bytes)
 {
 	const struct timespec rest = { 0, REST_NS };
 
@@ -31,7 +31,7 @@ static int copy_block(const _Atomic uint64_t *sequence, const _Atomic uint64_t *
 	memset(out, 0, bytes);
 	return -1;
 }
-#define GET(block, out) copy_block(&(block)->sequence, (block)->words, out, sizeof(*(out)))
+#define GET(block, out) read_sequenced(&(block)->sequence, (block)->words, out, sizeof(*(out)))
 
 /* Returns 0, or -1 if the text does not end. */
 static int clean(char *text, size_t bytes)

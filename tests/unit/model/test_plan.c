@@ -544,7 +544,7 @@ TEST(sluice_plan__keys__are_lines_that_a_program_can_read)
 	assert_true(sluice_plan(&attr, 3, 1, SLUICE_PLAN_KEYS, text, sizeof(text)) > 0);
 	assert_non_null(strstr(text, "\nfold=yes\n")); /* as in a sparse step */
 	assert_in_range(text_of("auto", 3, 0, text, sizeof(text)), 1, sizeof(text) - 1);
-	assert_non_null(strstr(text, "or on dense steps"));
+	assert_non_null(strstr(text, "and dense steps"));
 	assert_non_null(strstr(text, "\n    up=all,twomeans down=all,twomeans\n"));
 	assert_in_range(text_of("auto(0.01)", 3, 0, text, sizeof(text)), 1, sizeof(text) - 1);
 	assert_null(strstr(text, "dense steps"));

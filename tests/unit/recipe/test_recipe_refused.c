@@ -54,13 +54,13 @@ TEST(recipe_parse__unknown_words_are_answered_with_the_nearest)
 	expect_refused("up=global", "global lacks its density in \"up=global\"");
 	expect_refused("up=global(2)", "\"2\" in \"up=global(2)\" is not possible: density");
 	expect_refused("up=global(0.1,)",
-		       "\"\" in \"up=global(0.1,)\" is not a number|how many steps");
+		       "\"\" in \"up=global(0.1,)\" is not a number|number of steps");
 	expect_refused("up=global(0.1,0)",
 		       "\"0\" in \"up=global(0.1,0)\" is not possible|1 to 1000000");
 	expect_refused("up=global(0.1,1.5)", "\"1.5\"|is not possible");
 	expect_refused("up=global(0.1,5,6)", "\"6\" is one number too many for global");
 	expect_refused("down=global(,5)", "\"\"|is not a number");
-	expect_refused("up=threshold(auto)", "\"auto\"|global(DENSITY) finds it");
+	expect_refused("up=threshold(auto)", "\"auto\"|global(DENSITY) finds one");
 	expect_refused("up=all,twomean", "did you mean \"twomeans\"?");
 	expect_refused("up=all,e3m1", "did you mean \"e3m0\"?");
 	expect_refused("up=all,f8_e5m2",
@@ -164,8 +164,8 @@ TEST(recipe_parse__impossible_blocks__are_refused_with_the_rule)
 	expect_refused("down=block-topk(64,16385)", "\"64,16385\"|N is a whole number from 1 to "
 						    "16384");
 	expect_refused("up=block-topk(64,0)", "\"64,0\"|from 1 to 16384");
-	expect_refused("up=block-topk(0.01)", "\"0.01\"|how many coordinates");
-	expect_refused("up=block-topk(64)", "\"64\"|of every N consecutive ones");
+	expect_refused("up=block-topk(0.01)", "\"0.01\"|sends K of every N");
+	expect_refused("up=block-topk(64)", "\"64\"|of every N consecutive coordinates");
 	expect_refused("up=block-topk(64,4096,2)", "\"64,4096,2\"|of every N");
 	expect_refused("up=block-topk(k=64,4096)", "\"k=64,4096\"|of every N");
 	expect_refused("up=block-topk(1.5,64)", "\"1.5,64\"|a whole number");
@@ -336,7 +336,7 @@ TEST(recipe_parse__adam_with_impossible_words__is_refused)
 	expect_refused("update=adam(,0.99,1e-8)", "is not a number");
 	expect_refused("update=adamw(0.9,0.99,1e-8,-1)", "\"-1\"|DECAY, 0 or above");
 	expect_refused("update=adam(0.9,0.99,1e-8) memory=residual(inside)",
-		       "\"memory=residual(inside)\"|moments are those of gradients");
+		       "\"memory=residual(inside)\"|moments need gradients");
 	expect_refused("update=adam(0.9,0.99,1e-8) memory=lowpass(0.1),inside", "with outside");
 	expect_refused("update=adam(0.9,0.99,1e-8) when=every(2)", "when=every(2)|when=always");
 	expect_refused("up=all down=all update=adam(0.9,0.99,1e-8) when=async(4)", "when=async");

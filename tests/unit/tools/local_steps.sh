@@ -57,7 +57,7 @@ refused() {
 }
 refused '--inner takes sgd or adamw, not "adam"' --recipe diloco --inner adam
 refused '--inner needs a recipe whose workers train by themselves' --recipe up=all --inner sgd
-refused 'has moments that no checkpoint holds' --recipe diloco --inner adamw --checkpoint "$tmp/other"
+refused 'has moments that checkpoints do not contain' --recipe diloco --inner adamw --checkpoint "$tmp/other"
 refused 'every(P) takes a number of steps, 1 to 1000000' --recipe 'diloco when=every(0)'
 refused 'late(4) has applied the one under way' --recipe 'streaming-diloco when=every(12),fragments(3),late(4)'
 refused 'rank 1 (node simulated) pushed at step 5 are NaN' --recipe 'diloco when=every(5)' --nan 1:5

@@ -73,7 +73,7 @@ TEST(parse__inner__is_one_of_two_and_adamw_goes_with_the_cpu_and_without_checkpo
 	assert_int_equal(options.inner, INNER_ADAMW);
 	refuse("--inner", "adam", "--inner takes sgd or adamw, not \"adam\"");
 	refuse("--inner=adamw", "--device=cuda", "without --device cuda");
-	refuse("--inner=adamw", "--checkpoint=dir", "moments that no checkpoint holds");
+	refuse("--inner=adamw", "--checkpoint=dir", "moments that checkpoints do not contain");
 	assert_int_equal(parse("--inner=sgd", "--checkpoint=dir", "--device=cuda"), 0);
 }
 
