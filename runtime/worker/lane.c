@@ -56,7 +56,7 @@ struct lanes {
 	int arrived;     /* number of shards with a READ that has ended and was not handled yet */
 	int reading;     /* number of shards with a READ under way */
 	uint64_t reading_since; /* for the trace */
-	uint64_t awaits; /* the step for which lanes_await_slots() waits */
+	uint64_t awaits;        /* the step for which lanes_await_slots() waits */
 };
 
 static struct shard_io *io_of(const struct lanes *lanes, uint32_t shard)
