@@ -58,6 +58,7 @@ library_sources += \
 	runtime/job/simulate.c \
 	runtime/job/split.c runtime/job/split.h \
 	runtime/job/state.h \
+	runtime/job/swap.c runtime/job/swap.h \
 	runtime/job/token.c runtime/job/token.h \
 	runtime/job/traffic.c \
 	runtime/job/window.c runtime/job/window.h \
@@ -155,6 +156,7 @@ library_sources += \
 library_sources += \
 	runtime/calls/events.c runtime/calls/events.h \
 	runtime/calls/hand_over.c \
+	runtime/calls/compare.c runtime/calls/compare.h \
 	runtime/calls/model_open.c runtime/calls/model_open.h \
 	runtime/calls/plan_text.c \
 	runtime/calls/serve.c \

@@ -252,6 +252,7 @@ PROTOTYPES = {
     "sluice_transports": (c_int, [_job, POINTER(sluice_transport_stats), c_size_t,
                                   POINTER(c_size_t)]),
     "sluice_model_open": (c_int, [_job, POINTER(sluice_model_attr), c_void_p, _handle]),
+    "sluice_models_open": (c_int, [_job, c_size_t, POINTER(sluice_model_attr), POINTER(c_void_p), _handle]),
     "sluice_model_close": (None, [_handle]),
     "sluice_recipe_text": (c_char_p, [_model]),
     "sluice_set": (c_int, [_model, c_int, c_double]),

@@ -177,6 +177,13 @@ class Job:
         """Opens a model: ``Model(job, params, recipe, ...)``, which has the options."""
         return Model(self, params, recipe, **options)
 
+    def open_many(self, requests: Sequence[Dict[str, Any]]) -> List[Model]:
+        """Opens several models with the waits of one: ``job.open_many([dict(params=a), dict(params=b, shards=2)])``.
+
+        requests: for each model the arguments of open() as a dictionary. On all ranks, with equal ones.
+        """
+        return Model._open_many(self, requests)
+
     def transports(self) -> Dict[str, Dict[str, int]]:
         """What each transport has moved for this rank: puts, gets, notifies, and their bytes."""
         number = ctypes.c_size_t()

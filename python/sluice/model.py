@@ -6,7 +6,7 @@ import ctypes
 import logging
 import math
 import os
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple, Union
 
 from . import _abi
 from ._library import check, lib, setting
@@ -93,6 +93,32 @@ class Model:
                  stream: Optional[int] = None, grad_type: int = F32, uneven: bool = False,
                  param_type: Optional[int] = None, rules: Optional[Rules] = None,
                  device_shards: bool = False) -> None:
+        options = dict(count=count, tensors=tensors, shards=shards, lr=lr, steps_per_epoch=steps_per_epoch,
+                       memory_bytes=memory_bytes, stream=stream, grad_type=grad_type, uneven=uneven, param_type=param_type,
+                       rules=rules, device_shards=device_shards)
+        attr, address = self._prepare(job, params, recipe, **options)
+        handle = ctypes.c_void_p()
+        check(lib.sluice_model_open(job._at(), ctypes.byref(attr), address, ctypes.byref(handle)))
+        self._opened(handle)
+
+    @classmethod
+    def _open_many(cls, job: "Job", requests: Sequence[Dict[str, Any]]) -> "List[Model]":
+        models = [cls.__new__(cls) for _ in requests]
+        prepared = [model._prepare(job, **request) for model, request in zip(models, requests)]
+        n = len(models)
+        attrs = (_abi.sluice_model_attr * n)(*(attr for attr, _ in prepared))
+        params = (ctypes.c_void_p * n)(*(address for _, address in prepared))
+        handles = (ctypes.c_void_p * n)()
+        check(lib.sluice_models_open(job._at(), n, attrs, params, handles))
+        for model, handle in zip(models, handles):
+            model._opened(ctypes.c_void_p(handle))
+        return models
+
+    def _prepare(self, job: "Job", params: Any, recipe: Union[str, Recipe, None] = None, *,
+                 count: Optional[int] = None, stream: Optional[int] = None, grad_type: int = F32, uneven: bool = False,
+                 param_type: Optional[int] = None, device_shards: bool = False,
+                 **options: Any) -> "Tuple[_abi.sluice_model_attr, Optional[int]]":
+        """Checks the arguments of __init__(). Returns the attributes and the address of the parameters."""
         self._handle: Optional[ctypes.c_void_p] = None
         if grad_type not in GRADIENTS:
             raise ValueError(f"grad_type is {grad_type}, but must be "
@@ -110,28 +136,29 @@ class Model:
                            writable=True)
             param_type, count = start.type, start.count
         elif count is None:
-            if not tensors:
+            if not options.get("tensors"):
                 raise ValueError("a model without params needs count")
-            count = sum(size for _, size, *_ in tensors)
+            count = sum(size for _, size, *_ in options["tensors"])
         self.count, self._grad_type, self._stream = count, grad_type, stream
         self._param_type = param_type or F32
         self._pushed: List[Any] = []  # what the library may still use, until the pull ends
         self._own: Any = self._pieces or start  # with signal=drift, what a checkpoint reads: the vector of the last pull
         self._missing = 0  # coordinates of a pull in ranges
-        attr = attributes(None if recipe is None else str(recipe), tensors=tensors, pieces=self._pieces, rules=rules,
-                          count=count, shards=shards, lr=lr, steps_per_epoch=steps_per_epoch,
-                          memory_bytes=memory_bytes, stream=stream, grad_type=grad_type, uneven=bool(uneven),
-                          param_type=self._param_type, device_shards=bool(device_shards))
-        handle = ctypes.c_void_p()
-        check(lib.sluice_model_open(job._at(), ctypes.byref(attr),
-                                    None if start is None else start.address, ctypes.byref(handle)))
-        self._handle, self._job = handle, job
-        job._models.append(self)
+        self._job, self._given = job, recipe
+        options = {"tensors": None, "rules": None, **options}
+        attr = attributes(None if recipe is None else str(recipe), pieces=self._pieces, count=count, stream=stream,
+                          grad_type=grad_type, uneven=bool(uneven), param_type=self._param_type,
+                          device_shards=bool(device_shards), **options)
+        return attr, None if start is None else start.address
+
+    def _opened(self, handle: ctypes.c_void_p) -> None:
+        self._handle = handle
+        self._job._models.append(self)
         if self.recipe.get("signal") == "drift" or self.recipe.get("update") == "average":
             self._grad_type = F32  # of the parameters that are pushed
         if self.recipe.get("signal") != "drift":
             self._own = None
-        _advise(job, recipe, self.count)
+        _advise(self._job, self._given, self.count)
 
     def _at(self) -> ctypes.c_void_p:
         if self._handle is None:

@@ -129,6 +129,21 @@ class Steps(unittest.TestCase):
             self.assertEqual(model.recipe.get("update"), "sgd")
         self.assertTrue(model.closed)
 
+    def test_several_in_one_call(self):
+        params = [floats(1, 2), floats(3, 4, 5)]
+        models = self.job.open_many([{"params": each, "recipe": "up=all down=all", "lr": 1.0} for each in params])
+        for model, grad in zip(models, (floats(1, 1), floats(0, 1, 2))):
+            model.push(grad)
+        for model, each in zip(models, params):
+            model.pull(each)
+        self.assertEqual([list(each) for each in params], [[0, 1], [3, 3, 3]])
+        with self.assertRaisesRegex(sluice.InvalidError, "model 1 of 2: .*nothing"):
+            self.job.open_many([{"params": params[0]}, {"params": params[1], "recipe": "up=nothing"}])
+        with self.assertRaisesRegex(sluice.InvalidError, "n=0"):
+            self.job.open_many([])
+        with self.job.open(floats(1)) as model:
+            self.assertEqual(model.count, 1)
+
     def test_signals_of_two_gradients(self):
         params, point, grad = (array.array("f", [0] * 4) for _ in range(3))
         with self.job.open(params, "up=all down=all signal=storm(0.5) update=ema(0.5)", lr=0.5) as model:

@@ -1227,11 +1227,14 @@ def fsdp_mesh(job, folder):
     return init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "shard"))
 
 
-def fsdp_blocks(mesh, blocks, policy=None):
+def fsdp_blocks(mesh, blocks, policy=None, idle=False):
+    """idle: the second block has a parameter that the forward does not use."""
     from torch.distributed.fsdp import fully_shard
 
     torch.manual_seed(3)
     model = nn.Sequential(*(nn.Sequential(nn.Linear(4, 4), nn.Tanh()) for _ in range(blocks)), nn.Linear(4, 2))
+    if idle:
+        model[1].idle = nn.Parameter(torch.ones(3, 3))
     for part in (*model[:-1], model):
         fully_shard(part, mesh=mesh, **({"mp_policy": policy} if policy else {}))
     return model
@@ -1248,18 +1251,21 @@ def fsdp_train(job, model, steps):
 
 
 def rank_fsdp_deep(job, folder):
-    """A model with 24 blocks and a root, which opens one model of the job for each. Dense parameters are those of FSDP's HSDP,
-    also in mixed precision."""
+    """A model with 24 blocks and a root, which opens one model of the job for each, all in one call. Dense parameters are
+    those of FSDP's HSDP, also in mixed precision, and if a module has fewer gradients than trainable parameters."""
     from torch.distributed.fsdp import MixedPrecisionPolicy
 
     mesh = fsdp_mesh(job, folder)
-    for blocks, policy in ((24, None), (1, MixedPrecisionPolicy(torch.bfloat16, torch.float32))):
-        model = fsdp_blocks(mesh["shard"], blocks, policy)
+    for blocks, policy, idle in ((24, None, False), (1, MixedPrecisionPolicy(torch.bfloat16, torch.float32), False),
+                                 (2, None, True)):
+        model = fsdp_blocks(mesh["shard"], blocks, policy, idle)
         state = sluice.torch.replicate(model, mesh["shard"], DENSE, job=job)
+        single, state.group.open = [], lambda open=state.group.open, **options: single.append(open(**options)) or single[-1]
         mine = fsdp_train(job, model, range(2))
+        assert len(single) == idle, "models were opened one by one"
         assert len(state._models()) == blocks + 1
         assert all(one.stats()["memory_bytes"] < 200000 for one in state._models()), "a small module needs much memory"
-        for p, wanted in zip(mine, fsdp_train(job, fsdp_blocks(mesh, blocks, policy), range(2))):
+        for p, wanted in zip(mine, fsdp_train(job, fsdp_blocks(mesh, blocks, policy, idle), range(2))):
             assert torch.equal(p, wanted), (blocks, policy, p - wanted)
         state.close()
     job.close()

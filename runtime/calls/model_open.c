@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Opening a model: checks the attributes and the recipe, compares them between ranks, lays out
- * memory and exchanges windows. Collective. If one rank fails, all others fail and name it. */
+ * Opening models: checks the attributes and the recipe, compares them between ranks, lays out
+ * memory and exchanges windows. Collective. If one rank fails, all others fail and name it. All
+ * models that one call opens share its collectives. */
 #include "calls/model_open.h"
 #include "base/arguments.h"
-#include "base/bytes.h"
 #include "base/log.h"
 #include "base/room.h"
+#include "calls/compare.h"
 #include "calls/events.h"
 #include "calls/spread.h"
 #include "shard/shard_device.h"
@@ -142,104 +143,6 @@ static uint64_t schema_of(const sluice_model *model)
 	return digest64(parts, sizeof parts);
 }
 
-/* The record about a model that ranks exchange. It has numbers of 8 bytes, then the recipe. */
-enum {
-	TOLD_SCHEMA,
-	TOLD_ORDER,
-	TOLD_CHANNEL,
-	TOLD_UNEVEN,
-	TOLD_PARAM_TYPE,
-	TOLD_COUNT,
-	TOLD_SHARDS,
-	TOLD_TENSORS,
-	TOLD_WARMUP,
-	TOLD_NUMBERS
-};
-enum {
-	TOLD_TEXT = 8 * TOLD_NUMBERS,
-	TOLD_TEXT_BYTES = 944,
-	TOLD_BYTES = TOLD_TEXT + TOLD_TEXT_BYTES,
-	TOLD_SAME = 8 * TOLD_COUNT /* equal models have equal bytes before this offset */
-};
-
-/* Describes the first difference between two records. */
-static void tell_difference(const uint8_t *a, const uint8_t *b, char *text, size_t cap)
-{
-	static const struct {
-		int which;
-		const char *what;
-	} numbers[] = {
-		{ TOLD_ORDER, "as number %llu and as number %llu" },
-		{ TOLD_CHANNEL, "after models of %llu and %llu shards" },
-		{ TOLD_UNEVEN, "with uneven=%llu and uneven=%llu in the attributes" },
-		{ TOLD_PARAM_TYPE, "with param_type=%llu and param_type=%llu in the attributes" },
-		{ TOLD_COUNT, "of %llu and %llu parameters" },
-		{ TOLD_SHARDS, "of %llu and %llu shards" },
-		{ TOLD_TENSORS, "of %llu and %llu tensors" },
-		{ TOLD_WARMUP, "with a warm-up of %llu and %llu steps (warmup=, steps_per_epoch)" },
-	};
-	const char *x_text = (const char *)a + TOLD_TEXT, *y_text = (const char *)b + TOLD_TEXT;
-	for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
-		uint64_t x = get_le64(a + 8 * numbers[i].which),
-			 y = get_le64(b + 8 * numbers[i].which);
-		if (x == y)
-			continue;
-		snprintf(text, cap, numbers[i].what, (unsigned long long)x, (unsigned long long)y);
-		return;
-	}
-	size_t word = recipe_word_apart(x_text, y_text);
-	if (!strcmp(x_text, y_text))
-		snprintf(text, cap, "whose tensors have other names, lengths, columns or rules");
-	else
-		snprintf(text, cap, "with \"%.*s\" and \"%.*s\" in the recipe",
-			 (int)strcspn(x_text + word, " "), x_text + word,
-			 (int)strcspn(y_text + word, " "), y_text + word);
-}
-
-/* Compares the models that the ranks opened. If they differ, all ranks report it. */
-static int compare_models(sluice_model *model)
-{
-	enum { ROW = TOLD_BYTES };
-	sluice_job *job = model->job;
-	uint8_t mine[ROW] = { 0 };
-	/* A restored model may continue with other rates than before, but all ranks must have the
-	 * same rates. */
-	put_le64(mine + 8 * TOLD_SCHEMA, model->schema + tensors_rules_digest(model->tensors));
-	put_le64(mine + 8 * TOLD_ORDER, model->id);
-	put_le64(mine + 8 * TOLD_CHANNEL, model->channel);
-	put_le64(mine + 8 * TOLD_UNEVEN, (uint64_t)model->worker->uneven);
-	put_le64(mine + 8 * TOLD_PARAM_TYPE, (uint64_t)model->worker->param_type);
-	put_le64(mine + 8 * TOLD_COUNT, model->layout.count);
-	put_le64(mine + 8 * TOLD_SHARDS, model->layout.n_shards);
-	put_le64(mine + 8 * TOLD_TENSORS, tensors_number(model->tensors));
-	put_le64(mine + 8 * TOLD_WARMUP, model->schedule.warmup_steps);
-	memcpy(mine + TOLD_TEXT, model->recipe_text,
-	       strnlen(model->recipe_text, TOLD_TEXT_BYTES - 1));
-	uint8_t *rows = malloc((size_t)job->size * ROW);
-	if (!rows)
-		return fail(SLUICE_ENOMEM, "no memory to compare models");
-	int rc = collective_run(job, COLLECTIVE_OPEN, mine, 0, ROW, rows);
-	int first = rc ? 0 : round_leader(job);
-	uint8_t *terms = rows + (size_t)first * ROW;
-	terms[ROW - 1] = 0;
-	error_hold(); /* all ranks read the same rows and find the same difference */
-	for (int r = first + 1; r < job->size && !rc; r++) {
-		uint8_t *row = rows + (size_t)r * ROW;
-		row[ROW - 1] = 0; /* ends the text, because a peer wrote it */
-		char difference[ERROR_TEXT_BYTES];
-		if (!round_has(job, r) || !memcmp(row, terms, TOLD_SAME))
-			continue;
-		tell_difference(terms, row, difference, sizeof difference);
-		rc = fail(SLUICE_EPEER,
-			  "%s and %s opened different models, %s: all ranks must open the same "
-			  "ones, in the same order",
-			  rank_text(job, first), rank_text(job, r), difference);
-	}
-	error_release(first == job->rank ? LOG_ERROR : LOG_INFO);
-	free(rows);
-	return rc;
-}
-
 uint64_t model_memory(const struct layout *l, const struct recipe *recipe, int rank)
 {
 	uint64_t bytes = holdings_log_bytes(l->holdings, rank) + shards_memory(l, recipe, rank);
@@ -251,33 +154,47 @@ uint64_t model_memory(const struct layout *l, const struct recipe *recipe, int r
 	return rank < l->workers ? bytes + worker_memory(l, recipe) : bytes;
 }
 
-/* Compares the memory that all ranks of this node need for the model with the memory that is left.
+/* The models that one call opens. */
+struct batch {
+	sluice_job *job;
+	const char *function; /* the call, for messages */
+	size_t n;
+	sluice_model **models; /* NULL: not begun */
+	sluice_model_attr *attrs;
+	void *const *params;
+	struct params *hosts;    /* params as floats in host memory, while the models open */
+	uint64_t need, together; /* bytes of the prepared models on this rank and on its node */
+};
+
+/* Compares the memory that all ranks of this node need for the models with the memory that is left.
  * Before any rank allocates, all ranks agree on the result. */
-static int check_memory(const sluice_model *model, uint64_t need)
+static int check_memory(struct batch *b, const sluice_model *model)
 {
 	const sluice_job *job = model->job;
-	const char *here = sluice_node(job, job->rank);
+	const char *here = sluice_node(job, job->rank),
+		   *what = b->n > 1 ? "models need" : "model needs";
 	struct room room = room_left("");
-	uint64_t together = 0;
 	int ranks = 0;
+	b->need += model->stats.memory_bytes;
 	for (int r = 0; r < job->size; r++)
 		if (job_living(job, r) && !strcmp(sluice_node(job, r), here)) {
-			together += model_memory(&model->layout, &model->recipe, r);
+			b->together += model_memory(&model->layout, &model->recipe, r);
 			ranks++;
 		}
-	if (together > room.node)
+	if (b->together > room.node)
 		return fail(SLUICE_ENOMEM,
-			    "the model needs %.1f MiB on %s, and %.1f MiB on the %d ranks of its "
+			    "the %s %.1f MiB on %s, and %.1f MiB on the %d ranks of its "
 			    "node together, but %s has %.1f MiB left: ask for more memory (srun "
 			    "--mem), use more nodes, or a lower density",
-			    mebibytes(need), rank_text(job, job->rank), mebibytes(together), ranks,
-			    room.node_limit, mebibytes(room.node));
-	if (need > room.process)
+			    what, mebibytes(b->need), rank_text(job, job->rank),
+			    mebibytes(b->together), ranks, room.node_limit, mebibytes(room.node));
+	if (b->need > room.process)
 		return fail(
 			SLUICE_ENOMEM,
-			"the model needs %.1f MiB on %s, but the limit on the address space "
+			"the %s %.1f MiB on %s, but the limit on the address space "
 			"(ulimit -v) leaves %.1f MiB: raise it, use more ranks, or a lower density",
-			mebibytes(need), rank_text(job, job->rank), mebibytes(room.process));
+			what, mebibytes(b->need), rank_text(job, job->rank),
+			mebibytes(room.process));
 	return 0;
 }
 
@@ -348,12 +265,12 @@ static void warn_of_single(const sluice_model *model)
 			 (unsigned long long)model->layout.count, recipe->transform);
 }
 
-static int prepare_model(sluice_model *model, const sluice_model_attr *attr)
+static int prepare_model(struct batch *b, sluice_model *model, const sluice_model_attr *attr)
 {
-	sluice_job *job = model->job;
+	sluice_job *job = b->job;
 	const char *text = attr->recipe && *attr->recipe ? attr->recipe : job->settings.recipe;
 	const struct model_of of = { .text = text,
-				     .function = "sluice_model_open",
+				     .function = b->function,
 				     .size = job->size,
 				     .workers = job->workers,
 				     .elastic = job_elastic(job) };
@@ -402,7 +319,7 @@ static int prepare_model(sluice_model *model, const sluice_model_attr *attr)
 			    "the model needs %.1f MiB on %s, the limit is %.1f MiB "
 			    "(SLUICE_MEMORY): raise it, use more ranks, or a lower density",
 			    mebibytes(need), rank_text(job, job->rank), mebibytes(limit));
-	if ((rc = check_memory(model, need)))
+	if ((rc = check_memory(b, model)))
 		return rc;
 	log_line(LOG_INFO, "runtime",
 		 "model %u: %llu parameters, %u shards, %.1f MiB here, recipe %s", model->id,
@@ -412,15 +329,24 @@ static int prepare_model(sluice_model *model, const sluice_model_attr *attr)
 	return 0;
 }
 
-/* Reserves the channels of the model's shards. */
-static int reserve(sluice_model *model)
+/* Reserves consecutive channels for the shards of all models. */
+static int reserve(struct batch *b)
 {
-	sluice_job *job = model->job;
+	sluice_job *job = b->job;
+	uint64_t shards = 0;
+	uint32_t channel = 0;
+
+	for (size_t i = 0; i < b->n; i++)
+		shards += b->models[i]->layout.n_shards;
 	progress_take(job);
-	int rc = clients_reserve(&job->clients, model->id, model->layout.n_shards,
-				 job_in_group(job) ? GROUP_INDEX_MOST : IMM_INDEX_MOST,
-				 &model->channel);
+	int rc = clients_reserve(&job->clients, b->models[b->n - 1]->id,
+				 shards < UINT32_MAX ? (uint32_t)shards : UINT32_MAX,
+				 job_in_group(job) ? GROUP_INDEX_MOST : IMM_INDEX_MOST, &channel);
 	progress_release(job);
+	for (size_t i = 0; i < b->n; i++) {
+		b->models[i]->channel = channel;
+		channel += b->models[i]->layout.n_shards;
+	}
 	return rc;
 }
 
@@ -458,84 +384,208 @@ static int place_shards(sluice_model *model, const sluice_model_attr *attr, cons
 	return shard_devices_open(model, params);
 }
 
-static int open_model(sluice_job *job, const sluice_model_attr *given, void *params,
-		      sluice_model **model_out)
+/* Makes model i of the batch. On failure, models[i] is NULL or is freed with the others. */
+static int begin_one(struct batch *b, size_t i, uint32_t id, const sluice_model_attr *given)
 {
-	sluice_model_attr attributes, *attr = &attributes;
-	int rc = job_check(job, "sluice_model_open");
-	if (!rc && !model_out)
-		rc = fail(SLUICE_EINVAL, "sluice_model_open: model_out is NULL");
-	if (rc)
-		return rc;
+	sluice_job *job = b->job;
 	sluice_model *model = calloc(1, sizeof *model);
+	sluice_model_attr *attr = &b->attrs[i];
 	if (!model)
-		return fail(SLUICE_ENOMEM, "sluice_model_open: no memory");
+		return fail(SLUICE_ENOMEM, "%s: no memory", b->function);
 	model->job = job;
 	model->shown = -1;
-	error_hold(); /* held until collective_agree() shows which other ranks have this error */
-	const int wrong = model_take_attributes(given, "sluice_model_open", attr);
+	model->id = id;
+	const int wrong = model_take_attributes(given, b->function, attr);
 	attr->device_shards |= !strcmp(job->settings.device_shards, "yes");
-	if ((rc = worker_make(model, attr->stream))) {
-		error_release(LOG_ERROR);
+	int rc = worker_make(model, attr->stream);
+	if (rc) {
 		free(model->worker);
 		free(model);
 		return rc;
 	}
-	model->id = clients_free_model(&job->clients);
-	rc = model->id < JOB_MODELS ?
-		     wrong :
-		     fail(SLUICE_EINVAL,
-			  "sluice_model_open: %d models are already open, the maximum of a job or "
-			  "group: close some, or make one model of several parts (its tensors)",
-			  JOB_MODELS);
+	b->models[i] = model;
+	rc = id < JOB_MODELS ? wrong :
+			       fail(SLUICE_EINVAL,
+				    "%s: %d models are already open, the maximum of a job or "
+				    "group: close some, or make one model of several parts (its "
+				    "tensors)",
+				    b->function, JOB_MODELS);
 	if (!rc && job_in_group(job) && attr->shards > GROUP_INDEX_MOST)
 		rc = fail(SLUICE_EINVAL,
-			  "sluice_model_open: shards=%u, but all models of a group together have "
-			  "%d at most",
-			  attr->shards, GROUP_INDEX_MOST);
-	if (!rc && !params && !attr->segments && sluice_is_worker(job))
-		rc = fail(SLUICE_EINVAL, "sluice_model_open: params is NULL on a worker");
-	if (!rc)
-		rc = prepare_model(model, attr);
-	if (!rc)
-		rc = reserve(model);
-	if (!rc)
-		rc = target_open(model->worker, attr);
-	struct params host = { 0 };
-	if (!rc)
-		rc = params_borrow(model->worker, params, "sluice_model_open", &host);
-	rc = collective_agree(job, rc, "open the model");
-	if (!rc)
-		rc = compare_models(model);
-	if (!rc)
-		rc = connect_pairs(job, holdings_meet, model->layout.holdings, "the model");
-	if (!rc) {
-		rc = home_open(job, &model->layout, &model->home);
-		if (!rc)
-			rc = shards_open(model);
-		if (!rc)
-			rc = place_shards(model, attr, params ? params : first_piece(attr));
-		shown_open(model); /* the worker half takes a copy */
-		if (!rc && sluice_is_worker(job))
-			rc = worker_open(model);
-		rc = collective_agree(job, rc, "open the model");
-	}
-	if (!rc)
-		rc = home_exchange(model->home);
-	if (!rc) {
-		events_begin(model);
-		rc = model_spread(model, host.host);
-		if (!rc && sluice_is_worker(job))
-			worker_begin(model->worker, host.host);
-	}
-	rc = params_return(&host, rc);
-	if (rc) {
-		events_end(model);
-		model_free(model);
+			  "%s: shards=%u, but all models of a group together have %d at most",
+			  b->function, attr->shards, GROUP_INDEX_MOST);
+	if (!rc && !b->params[i] && !attr->segments && sluice_is_worker(job))
+		rc = fail(SLUICE_EINVAL, "%s: params is NULL on a worker", b->function);
+	return rc ? rc : prepare_model(b, model, attr);
+}
+
+/* Names the model in an error that error_hold() holds back. */
+static int name_model(const struct batch *b, size_t i, int rc)
+{
+	char why[ERROR_TEXT_BYTES];
+
+	if (!rc || b->n == 1)
 		return rc;
+	snprintf(why, sizeof(why), "%s", sluice_last_error());
+	error_hold();
+	return fail(rc, "model %zu of %zu: %s", i, b->n, why);
+}
+
+/* The attributes are an array of the caller's structs, which may be shorter or longer than here. */
+static int begin_batch(struct batch *b, const sluice_model_attr *given)
+{
+	uint32_t id = 0;
+	int rc = 0;
+
+	for (size_t i = 0; i < b->n && !rc; i++) {
+		const sluice_model_attr *one = given ? (const void *)((const char *)given +
+								      i * given->size) :
+						       NULL;
+
+		id = i ? clients_next_free(&b->job->clients, id) :
+			 clients_free_model(&b->job->clients);
+		if (i && one->size != given->size)
+			rc = fail(SLUICE_EINVAL, "%s: size=%zu, but that of model 0 is %zu",
+				  b->function, one->size, given->size);
+		if (!rc)
+			rc = begin_one(b, i, id, one);
+		rc = name_model(b, i, rc);
 	}
-	*model_out = model;
+	if (!rc)
+		rc = reserve(b);
+	for (size_t i = 0; i < b->n && !rc; i++) {
+		struct worker *w = b->models[i]->worker;
+
+		rc = target_open(w, &b->attrs[i]);
+		if (!rc)
+			rc = params_borrow(w, b->params[i], b->function, &b->hosts[i]);
+		rc = name_model(b, i, rc);
+	}
+	return rc;
+}
+
+static int models_meet(const void *context, int low, int high)
+{
+	const struct batch *b = context;
+
+	for (size_t i = 0; i < b->n; i++)
+		if (holdings_meet(b->models[i]->layout.holdings, low, high))
+			return 1;
 	return 0;
+}
+
+/* Allocates what this rank keeps for a model. */
+static int open_halves(sluice_model *model, const sluice_model_attr *attr, const void *params)
+{
+	int rc = home_open(model->job, &model->layout, &model->home);
+
+	if (!rc)
+		rc = shards_open(model);
+	if (!rc)
+		rc = place_shards(model, attr, params ? params : first_piece(attr));
+	shown_open(model); /* the worker half takes a copy */
+	return rc || !sluice_is_worker(model->job) ? rc : worker_open(model);
+}
+
+static int exchange_homes(const struct batch *b)
+{
+	struct home **homes = calloc(b->n, sizeof(struct home *));
+
+	for (size_t i = 0; i < b->n && homes; i++)
+		homes[i] = b->models[i]->home;
+	int rc = homes ? homes_exchange(homes, b->n) :
+			 job_fail_here(b->job, 0, SLUICE_ENOMEM, "%s: no memory", b->function);
+	free(homes);
+	return rc;
+}
+
+static int spread_batch(const struct batch *b)
+{
+	float **floats = calloc(b->n, sizeof(*floats));
+	int rc = floats ? 0 : job_fail_here(b->job, 0, SLUICE_ENOMEM, "%s: no memory", b->function);
+
+	for (size_t i = 0; i < b->n && !rc; i++) {
+		floats[i] = b->hosts[i].host;
+		events_begin(b->models[i]);
+	}
+	if (!rc)
+		rc = models_spread(b->models, b->n, floats);
+	for (size_t i = 0; i < b->n && !rc && sluice_is_worker(b->job); i++)
+		worker_begin(b->models[i]->worker, floats[i]);
+	free(floats);
+	return rc;
+}
+
+static int open_batch(struct batch *b, const sluice_model_attr *given)
+{
+	static const char what[] = "open the model";
+
+	error_hold(); /* held until collective_agree() shows which other ranks have this error */
+	int rc = collective_agree(b->job, begin_batch(b, given), what);
+	if (!rc)
+		rc = models_compare(b->models, b->n);
+	if (!rc)
+		rc = connect_pairs(b->job, models_meet, b, "the model");
+	if (rc)
+		return rc;
+	for (size_t i = 0; i < b->n && !rc; i++)
+		rc = open_halves(b->models[i], &b->attrs[i], b->params[i]);
+	rc = collective_agree(b->job, rc, what);
+	if (!rc)
+		rc = exchange_homes(b);
+	return rc ? rc : spread_batch(b);
+}
+
+/* Gives the parameters back, and on failure frees the models. */
+static int end_batch(struct batch *b, int rc)
+{
+	for (size_t i = 0; i < b->n; i++) {
+		const int one = params_return(&b->hosts[i], rc);
+
+		rc = rc ? rc : one;
+	}
+	for (size_t i = 0; i < b->n && rc; i++)
+		if (b->models[i]) {
+			events_end(b->models[i]);
+			model_free(b->models[i]);
+		}
+	return rc;
+}
+
+static int open_models(sluice_job *job, const char *function, size_t n,
+		       const sluice_model_attr *attrs, void *const *params,
+		       sluice_model **models_out)
+{
+	struct batch b = { .job = job, .function = function, .n = n, .params = params };
+	int rc = job_check(job, function);
+
+	if (!rc && !models_out)
+		rc = fail(SLUICE_EINVAL, "%s: the place for the model is NULL", function);
+	if (!rc && (!n || n > JOB_MODELS || !params))
+		rc = fail(SLUICE_EINVAL, "%s: n=%zu, must be 1 .. %d, and params an array",
+			  function, n, JOB_MODELS);
+	if (rc)
+		return rc;
+	b.models = calloc(n, sizeof(*b.models));
+	b.attrs = calloc(n, sizeof(*b.attrs));
+	b.hosts = calloc(n, sizeof(*b.hosts));
+	rc = b.models && b.attrs && b.hosts ? end_batch(&b, open_batch(&b, attrs)) :
+					      fail(SLUICE_ENOMEM, "%s: no memory", function);
+	if (!rc)
+		memcpy(models_out, b.models, n * sizeof(*b.models));
+	free(b.models);
+	free(b.attrs);
+	free(b.hosts);
+	return rc;
+}
+
+int sluice_models_open(sluice_job *job, size_t n, const sluice_model_attr *attrs,
+		       void *const *params, sluice_model **models_out)
+{
+	struct error_scope scope;
+	error_begin(&scope);
+	return error_end(&scope,
+			 open_models(job, "sluice_models_open", n, attrs, params, models_out));
 }
 
 int sluice_model_open(sluice_job *job, const sluice_model_attr *attr, void *params,
@@ -543,5 +593,6 @@ int sluice_model_open(sluice_job *job, const sluice_model_attr *attr, void *para
 {
 	struct error_scope scope;
 	error_begin(&scope);
-	return error_end(&scope, open_model(job, attr, params, model_out));
+	return error_end(&scope,
+			 open_models(job, "sluice_model_open", 1, attr, &params, model_out));
 }

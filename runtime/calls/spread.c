@@ -7,6 +7,7 @@
 #include "job/living.h"
 #include "job/peers.h"
 #include "job/progress_token.h"
+#include "job/swap.h"
 #include "model/model.h"
 #include "shard/publish.h"
 #include "shard/shard_async.h"
@@ -64,45 +65,63 @@ static int check_finite(const sluice_model *model, const float *params)
 		    isnan(params[bad]) ? "NaN" : "infinity", model_place(model->tensors, bad));
 }
 
-int model_spread(sluice_model *model, float *params)
+/* Opens the region with rank 0's parameters, and describes it to each peer p at mine + p * step. */
+static int offer(const sluice_model *model, const float *params, struct region **initial,
+		 uint8_t *mine, size_t step)
 {
 	sluice_job *job = model->job;
-	uint8_t descriptor[REGION_DESCRIPTOR_BYTES] = { 0 };
-	size_t bytes = (size_t)job->size * REGION_DESCRIPTOR_BYTES;
-	uint8_t *mine = calloc(1, bytes), *theirs = calloc(1, bytes);
-	struct region *initial = NULL;
-	int rc = mine && theirs ? 0 : fail(SLUICE_ENOMEM, "no memory to spread parameters");
-	if (!rc && job->rank == 0)
-		rc = check_finite(model, params);
-	if (!rc && job->rank == 0) {
-		rc = region_open(model->layout.count * sizeof(float), REGION_READ, "initial",
-				 &initial);
-		if (!rc)
-			memcpy(initial->base, params, model->layout.count * sizeof(float));
-		for (int p = 0; p < job->size && !rc; p++)
-			if (job->peers[p].control) /* a rank without a control region has no
-						      shard */
-				rc = describe_to_peer(job, p, initial,
-						      mine + (size_t)p * sizeof descriptor);
-	}
-	rc = collective_agree(job, rc, "open the model");
+	const size_t bytes = model->layout.count * sizeof(*params);
+	int rc = check_finite(model, params);
+
 	if (!rc)
-		rc = collective_run(job, COLLECTIVE_EXCHANGE, mine, sizeof descriptor,
-				    sizeof descriptor, theirs);
-	if (!rc && !round_has(job, 0)) {
-		progress_take(job);
-		rc = job_fail(job, SLUICE_EPEER, 0,
-			      "%s was lost before the others had its parameters",
-			      rank_text(job, 0));
-		progress_release(job);
-	}
-	if (!rc && model->n_own)
-		rc = read_from_rank0(model, theirs);
-	rc = collective_agree(job, rc, "open the model"); /* after this, all snapshots exist */
-	if (!rc && sluice_is_worker(job))
-		rc = model_read_snapshots(model, 0, params, NULL);
-	rc = collective_agree(job, rc, "open the model"); /* after this, all ranks have read them */
-	region_close(&initial);
+		rc = region_open(bytes, REGION_READ, "initial", initial);
+	if (rc)
+		return rc;
+	memcpy((*initial)->base, params, bytes);
+	for (int p = 0; p < job->size && !rc; p++)
+		if (job->peers[p].control) /* a rank without a control region has no shard */
+			rc = describe_to_peer(job, p, *initial, mine + (size_t)p * step);
+	return rc;
+}
+
+/* Fails on all ranks if rank 0 was lost before the others had its descriptors. */
+static int check_rank0(sluice_job *job)
+{
+	if (round_has(job, 0))
+		return 0;
+	progress_take(job);
+	const int rc = job_fail(job, SLUICE_EPEER, 0,
+				"%s was lost before the others had its parameters",
+				rank_text(job, 0));
+	progress_release(job);
+	return rc;
+}
+
+int models_spread(sluice_model *const *models, size_t n, float *const *params)
+{
+	static const char what[] = "open the model";
+	sluice_job *job = models[0]->job;
+	const size_t one = REGION_DESCRIPTOR_BYTES, row = n * one;
+	uint8_t *mine = calloc((size_t)job->size, row), *theirs = calloc((size_t)job->size, row);
+	struct region **initial = calloc(n, sizeof(struct region *));
+	int rc = mine && theirs && initial ? 0 :
+					     fail(SLUICE_ENOMEM, "no memory to spread parameters");
+
+	for (size_t i = 0; i < n && !rc && job->rank == 0; i++)
+		rc = offer(models[i], params[i], &initial[i], mine + i * one, row);
+	rc = descriptors_swap(job, rc, what, mine, n, theirs);
+	if (!rc)
+		rc = check_rank0(job);
+	for (size_t i = 0; i < n && !rc; i++)
+		if (models[i]->n_own)
+			rc = read_from_rank0(models[i], theirs + i * one);
+	rc = collective_agree(job, rc, what); /* after this, all snapshots exist */
+	for (size_t i = 0; i < n && !rc && sluice_is_worker(job); i++)
+		rc = model_read_snapshots(models[i], 0, params[i], NULL);
+	rc = collective_agree(job, rc, what); /* after this, all ranks have read them */
+	for (size_t i = 0; i < n && initial; i++)
+		region_close(&initial[i]);
+	free(initial);
 	free(mine);
 	free(theirs);
 	return rc;

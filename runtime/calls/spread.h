@@ -4,7 +4,7 @@
 #define RUNTIME_SPREAD_H
 #include "sluice.h"
 
-/* Makes rank 0's params version 0 of every shard, and copies them to the params of every worker.
- * Collective. */
-int model_spread(sluice_model *model, float *params);
+/* Makes rank 0's params version 0 of every shard, and copies them to the params of every worker,
+ * for n models of one job. Collective. */
+int models_spread(sluice_model *const *models, size_t n, float *const *params);
 #endif

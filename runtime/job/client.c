@@ -121,6 +121,13 @@ uint32_t clients_free_model(struct clients *clients)
 	return clients->models_free;
 }
 
+uint32_t clients_next_free(const struct clients *clients, uint32_t id)
+{
+	while (id < JOB_MODELS && clients_model(clients, ++id))
+		;
+	return id;
+}
+
 /* Returns a new size of a table: at least `wanted`, and at least twice the old size, so that a
  * table rarely grows. */
 static uint32_t more_room(uint32_t room, uint32_t wanted)

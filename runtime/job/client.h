@@ -101,13 +101,15 @@ static inline uint32_t clients_models_end(const struct clients *clients)
 int clients_have_models(const struct clients *clients);
 /* Returns the lowest free number, or JOB_MODELS if none is free. */
 uint32_t clients_free_model(struct clients *clients);
+/* Returns the lowest free number above id, or JOB_MODELS if none is free. */
+uint32_t clients_next_free(const struct clients *clients, uint32_t id);
 /* Finds n consecutive free channels, none above `most`, and grows the table of models so that it
  * has an entry for id. Returns 0, SLUICE_EINVAL if there are not enough free channels, or
  * SLUICE_ENOMEM. */
 int clients_reserve(struct clients *clients, uint32_t id, uint32_t n, uint32_t most,
 		    uint32_t *channel);
-/* Adds a model on the n channels that clients_reserve() returned. Between the two calls no other
- * model may be added. */
+/* Adds a model on the n channels that clients_reserve() returned. Several models may
+ * share the channels of one call. Between the two calls no other model may be added. */
 void clients_add_model(struct clients *clients, uint32_t id, sluice_model *model, uint32_t channel,
 		       uint32_t n);
 /* Does nothing if the model was not added. */

@@ -270,7 +270,7 @@ int collective_run(sluice_job *job, enum collective op, const void *mine, size_t
 }
 
 /* A rank reports its error in a row: a code, the beginning of the error's text, and a digest of the
- * text. */
+ * text. Without an error, a number is in place of the text. */
 enum { ROW_TEXT = 4, ROW_DIGEST = 248, ROW_BYTES = 256 };
 
 /* Returns 1 if no lower rank reported the same error. */
@@ -282,10 +282,26 @@ static int is_first(const sluice_job *job, const uint8_t *rows, const uint8_t *m
 	return 1;
 }
 
+static uint64_t largest(const sluice_job *job, const uint8_t *rows, int *rank)
+{
+	uint64_t most = 0;
+
+	*rank = job->rank;
+	for (int r = 0; r < job->size; r++) {
+		const uint64_t value = get_le64(rows + (size_t)r * ROW_BYTES + ROW_TEXT);
+
+		if (!round_has(job, r) || value <= most)
+			continue;
+		most = value;
+		*rank = r;
+	}
+	return most;
+}
+
 /* If several ranks have the same error text, the lowest of them logs it as an error and the others
  * log it at level info. This covers an error that the caller held back (error_hold), and the errors
  * of ranks that fail because another rank did. */
-int collective_agree(sluice_job *job, int rc, const char *what)
+int collective_agree_most(sluice_job *job, int rc, const char *what, uint64_t *most, int *rank)
 {
 	uint8_t mine[ROW_BYTES] = { 0 }, *rows = malloc((size_t)job->size * ROW_BYTES);
 	if (!rc && !rows)
@@ -296,6 +312,7 @@ int collective_agree(sluice_job *job, int rc, const char *what)
 		put_le64(mine + ROW_DIGEST,
 			 digest64(sluice_last_error(), strlen(sluice_last_error())));
 	} else {
+		put_le64(mine + ROW_TEXT, *most);
 		/* This rank has no error, so nothing remains to be held back: later errors are
 		 * logged at once. */
 		error_release(LOG_ERROR);
@@ -311,8 +328,18 @@ int collective_agree(sluice_job *job, int rc, const char *what)
 			   ROW_DIGEST - ROW_TEXT - 1, (const char *)row + ROW_TEXT);
 	}
 	error_release(level);
+	if (!rc && !all)
+		*most = largest(job, rows, rank);
 	free(rows);
 	return rc ? rc : all;
+}
+
+int collective_agree(sluice_job *job, int rc, const char *what)
+{
+	uint64_t most = 0;
+	int rank;
+
+	return collective_agree_most(job, rc, what, &most, &rank);
 }
 
 int sluice_barrier(sluice_job *job)

@@ -22,6 +22,9 @@ int collective_run_about(sluice_job *job, enum collective op, struct about about
  * Otherwise returns SLUICE_EPEER with a message that names the first rank that could not do `what`
  * ("open the model"), and why. */
 int collective_agree(sluice_job *job, int rc, const char *what);
+/* The same. If it returns 0, *most becomes the largest *most of all ranks, and *rank the lowest
+ * rank that passed it. */
+int collective_agree_most(sluice_job *job, int rc, const char *what, uint64_t *most, int *rank);
 /* Returns the operation that the lowest living worker has begun and that this rank has not joined,
  * or 0 if there is none. Servers call this to find the operation that they must join. */
 uint32_t collective_pending(const sluice_job *job);

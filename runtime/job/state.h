@@ -23,7 +23,7 @@
  *   peers                         the state of each peer, and what it means for the job
  *   heart                         heartbeats
  *   progress                      token, thread, waits; passes events to all of the above
- *   collective                    collectives
+ *   collective, swap              collectives
  *   ways, describe, connect       connections with peers, at the start and on demand
  *   window_move, window,
  *   broadcast, traffic            what the application calls

@@ -6,6 +6,7 @@
 #include "job/describe.h"
 #include "job/living.h"
 #include "job/state.h"
+#include "job/swap.h"
 #include "rdma/transport.h"
 #include <stdlib.h>
 
@@ -232,51 +233,70 @@ static int open_remote(const struct home *home, int peer, const uint8_t *descrip
 	return rc;
 }
 
-/* Sends the descriptors of this rank's regions, and opens the regions of the peers. */
-static int swap_regions(struct home *home, uint8_t *mine, uint8_t *theirs)
+/* The descriptors of all models for a peer stand together, two for each model. */
+enum { ROW = 2 * REGION_DESCRIPTOR_BYTES };
+
+static uint8_t *row_at(uint8_t *rows, size_t n, int peer, size_t i)
 {
-	enum { ROW = 2 * REGION_DESCRIPTOR_BYTES };
+	return rows + ((size_t)peer * n + i) * ROW;
+}
+
+static int describe_home(const struct home *home, uint8_t *mine, size_t n, size_t i)
+{
 	sluice_job *job = home->job;
-	const struct holdings *h = home->holdings;
-	int rc = mine && theirs ? 0 : fail(SLUICE_ENOMEM, "no memory to exchange regions");
+	int rc = 0;
 
 	for (int p = 0; p < job->size && !rc; p++) {
+		uint8_t *row = row_at(mine, n, p, i);
+
 		if (home->windows[p])
-			rc = describe_to_peer(job, p, home->windows[p], mine + (size_t)p * ROW);
+			rc = describe_to_peer(job, p, home->windows[p], row);
 		if (!rc && home->log && job->peers[p].control)
-			rc = describe_to_peer(job, p, home->log, mine + (size_t)p * ROW + ROW / 2);
+			rc = describe_to_peer(job, p, home->log, row + ROW / 2);
 	}
-	rc = collective_agree(job, rc, "open the model");
-	if (!rc)
-		rc = collective_run(job, COLLECTIVE_EXCHANGE, mine, ROW, ROW, theirs);
-	for (int p = 0; p < job->size && !rc; p++) {
-		const uint8_t *row = theirs + (size_t)p * ROW;
+	return rc;
+}
 
-		rc = open_remote(home, p, row, holdings_window_bytes(h, p, job->rank),
+static int reach_home(struct home *home, uint8_t *theirs, size_t n, size_t i)
+{
+	const struct holdings *h = home->holdings;
+	const int own = home->job->rank;
+	int rc = 0;
+
+	for (int p = 0; p < home->job->size && !rc; p++) {
+		const uint8_t *row = row_at(theirs, n, p, i);
+
+		rc = open_remote(home, p, row, holdings_window_bytes(h, p, own),
 				 &home->remote_windows[p]);
 		if (!rc)
 			rc = open_remote(home, p, row + ROW / 2, holdings_log_bytes(h, p),
 					 &home->remote_logs[p]);
 	}
+	for (uint32_t k = 0; k < h->n_shards * h->holders; k++) {
+		home->of[k].window = home->remote_windows[h->at[k].rank];
+		home->of[k].log = home->remote_logs[h->at[k].rank];
+	}
 	return rc;
 }
 
-int home_exchange(struct home *home)
+int homes_exchange(struct home *const *homes, size_t n)
 {
-	const struct holdings *h = home->holdings;
-	const size_t n = (size_t)home->job->size, row = (size_t)2 * REGION_DESCRIPTOR_BYTES;
-	uint8_t *mine = calloc(n, row), *theirs = calloc(n, row);
-	int rc = swap_regions(home, mine, theirs);
+	static const char what[] = "open the model";
+	sluice_job *job = homes[0]->job;
+	const size_t rows = (size_t)job->size * n;
+	uint8_t *mine = calloc(rows, ROW), *theirs = calloc(rows, ROW);
+	int rc = mine && theirs ? 0 : fail(SLUICE_ENOMEM, "no memory to exchange regions");
 
+	for (size_t i = 0; i < n && !rc; i++)
+		rc = describe_home(homes[i], mine, n, i);
+	rc = descriptors_swap(job, rc, what, mine, 2 * n, theirs);
+	for (size_t i = 0; i < n && !rc; i++)
+		rc = reach_home(homes[i], theirs, n, i);
 	free(mine);
 	free(theirs);
-	for (uint32_t i = 0; i < h->n_shards * h->holders; i++) {
-		home->of[i].window = home->remote_windows[h->at[i].rank];
-		home->of[i].log = home->remote_logs[h->at[i].rank];
-	}
-	rc = collective_agree(home->job, rc, "open the model");
-	if (!rc)
-		close_files(home);
+	rc = collective_agree(job, rc, what);
+	for (size_t i = 0; i < n && !rc; i++)
+		close_files(homes[i]);
 	return rc;
 }
 

@@ -47,8 +47,8 @@ struct holder {
 
 /* Opens the log and, for each peer that writes to this rank, a window. */
 int home_open(sluice_job *job, const struct layout *l, struct home **out);
-/* Exchanges windows and logs with all ranks. Collective. */
-int home_exchange(struct home *home);
+/* Exchanges the windows and logs of n models of one job with all ranks. Collective. */
+int homes_exchange(struct home *const *homes, size_t n);
 void home_close(struct home **home);
 
 /* Returns the number of holders of each shard. */

@@ -21,14 +21,37 @@ from ._group import broadcast, default_job
 from ._named import Momenta, chosen, optimizers_of
 
 
-class _Piece:
-    """The hook of one module: its piece of the gradient, in a model that the first backward opens."""
+_TOGETHER = 1 << 26  # the most gradients of models that are opened in one call, which copies their parameters
 
-    def __init__(self, owner: "Replication", name: str, index: int) -> None:
+
+def _own_parameters(module: torch.nn.Module) -> Iterator[torch.nn.Parameter]:
+    """The parameters that fully_shard() has put into the piece of this module."""
+    yield from module.parameters(recurse=False)
+    for child in module.children():
+        if not hasattr(child, "set_all_reduce_hook"):
+            yield from _own_parameters(child)
+
+
+def _expected_count(module: torch.nn.Module, ranks: int) -> int:
+    """The number of gradients in a rank's piece of the module, if each trainable parameter gets one."""
+    count = 0
+    for p in set(_own_parameters(module)):
+        if p.requires_grad and p.numel():
+            rows = p.shape[getattr(p.placements[0], "dim", 0)] if hasattr(p, "placements") and p.dim() else 1
+            count += -(-rows // ranks) * (p.numel() // rows)
+    return count
+
+
+class _Piece:
+    """The hook of one module: its piece of the gradient, in a model of the group."""
+
+    def __init__(self, owner: "Replication", name: str, index: int, expected: int) -> None:
         self._owner, self._name, self._index = owner, name, index
         self._mean: Optional[torch.Tensor] = None
         self._short = False
-        self.model: Optional[Model] = None
+        self._opened: Optional[Model] = None
+        self.model: Optional[Model] = None  # that of _opened from the first backward of this module on
+        self.expected = expected
         self._like: Tuple[torch.Tensor, int] = (torch.empty(0), 0)
         self._counters = Counters()
 
@@ -40,21 +63,39 @@ class _Piece:
     def folder(self, folder: str) -> str:
         return os.path.join(folder, f"piece{self._owner.color}", f"module{self._index}")
 
+    def request(self, like: torch.Tensor, count: int) -> Dict[str, Any]:
+        """Returns the arguments of a model for pieces of this type and length."""
+        stream = torch.cuda.current_stream(like.device).cuda_stream if like.is_cuda else None
+        start = torch.zeros(count, dtype=torch.float32, device=like.device)
+        # A mean of 16 bits is written in place of the gradient, except in GPU memory, where it would be copied
+        # through host memory.
+        self._short = TYPES[like.dtype] != F32
+        self._mean = start if like.is_cuda and self._short else None
+        self._like = like.new_empty(0), count
+        return {"params": start, "recipe": self._owner.recipe, "grad_type": TYPES[like.dtype], "stream": stream,
+                **self._owner.options}
+
+    def take(self, model: Model) -> None:
+        self._opened = model
+
     def _open(self, piece: torch.Tensor) -> Model:
-        """Opens the model for pieces like this one."""
+        """Returns the model for pieces like this one. The first piece of a run opens the models of all modules."""
         if piece.dtype not in TYPES:
             raise InvalidError(f"the gradients of {self._name or 'the model'} are of {piece.dtype}: Sluice "
                                "takes float32, float16 and bfloat16")
-        stream = torch.cuda.current_stream(piece.device).cuda_stream if piece.is_cuda else None
-        start = torch.zeros(piece.numel(), dtype=torch.float32, device=piece.device)
-        model = self._owner.group.open(start, self._owner.recipe, grad_type=TYPES[piece.dtype],
-                                       stream=stream, **self._owner.options)
-        # A mean of 16 bits is written in place of the gradient, except in GPU memory, where it would be copied
-        # through host memory.
-        self._short = TYPES[piece.dtype] != F32
-        self._mean = start if piece.is_cuda and self._short else None
-        self._like = piece.new_empty(0), piece.numel()
-        return model
+        self._owner.open_all(piece)
+        like, count = self._like
+        if self._opened is not None and (count != piece.numel() or like.dtype != piece.dtype or like.device != piece.device):
+            self._forget()  # the expectation was wrong, on all replicas alike
+        if self._opened is None:
+            self._opened = self._owner.group.open(**self.request(piece, piece.numel()))
+        return self._opened
+
+    def _forget(self) -> None:
+        """Closes the model if it was opened with the others and no gradient has come yet."""
+        if self._opened is not None:
+            self._opened.close()
+            self._opened = None
 
     def _load(self, model: Model, piece: torch.Tensor) -> None:
         """Gives a model the state that restore() or load_state_dict() has chosen."""
@@ -70,10 +111,11 @@ class _Piece:
     def change(self) -> None:
         """Replaces the model by one with the owner's new recipe."""
         if self.model is None:
+            self._forget()
             return
         like, count = self._like
         stats = self.model.stats()
-        self.model = succeed(self.model, lambda: self._open(like.new_empty(count)))
+        self.model = succeed(self.model, lambda: self._owner.group.open(**self.request(like, count)))
         self._counters.add(stats)
 
     def stats(self) -> Optional[Dict[str, Any]]:
@@ -120,12 +162,28 @@ class Replication(NotPickled):
         for _, tensor in self._locals():
             broadcast(self.group, tensor, 0)
         self._pieces: List[_Piece] = []
+        self._open_next = True  # the next piece opens all models
         for index, (name, part) in enumerate(modules):
-            piece = _Piece(self, name, index)
+            piece = _Piece(self, name, index, _expected_count(part, mesh.size()))
             self._pieces.append(piece)
             part.set_all_reduce_hook(piece)
         self._stepping: Optional[_Piece] = None  # the piece that is the first one in each step
         self._momenta = Momenta(complete, optimizers, adapt, job, "sluice.torch.replicate", depth=5)
+
+    def open_all(self, like: torch.Tensor) -> None:
+        """Opens the models of all modules in a few calls, for gradients of the type of the first one."""
+        if not self._open_next:
+            return
+        self._open_next = False
+        waiting = [piece for piece in self._pieces if piece.expected]
+        while waiting:
+            n, gradients = 0, 0
+            while n < len(waiting) and (n == 0 or gradients + waiting[n].expected <= _TOGETHER):
+                gradients += waiting[n].expected
+                n += 1
+            now, waiting = waiting[:n], waiting[n:]
+            for piece, model in zip(now, self.group.open_many([piece.request(like, piece.expected) for piece in now])):
+                piece.take(model)
 
     def change(self, recipe: Union[str, Recipe]) -> None:
         """Continues with another recipe, as Compression.change() does. Collective over all ranks, between two steps."""

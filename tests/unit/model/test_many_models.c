@@ -1,23 +1,28 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Many models in one job and in one group: each of them trains, they are closed in any order and
- * their numbers are used again, a poll advances only those that have something to do, and the limit
- * is refused by name. */
+ * their numbers are used again, a poll advances only those that have something to do, several are
+ * opened in one call, and the limit is refused by name. */
 #include "calls/events.h"
 #include "job/progress_token.h"
 #include "model/model.h"
 #include "ranks.h"
 #include "thinned.h"
 #include "cases.h"
+#include <math.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 
 enum { MODELS = 300, FEW = 40, N = 48, STEPS = 2, FILES = 200 };
 
+static sluice_model_attr attr_of(int m)
+{
+	return ATTR(.count = N, .lr = 1, .shards = 1 + (uint32_t)m % 3,
+		    .recipe = m % 2 ? "up=topk(0.5) down=all" : "up=all down=all");
+}
+
 static sluice_model *open_one(sluice_job *job, int m, float *params)
 {
-	sluice_model *model = OPEN(job, params, .count = N, .lr = 1, .shards = 1 + (uint32_t)m % 3,
-				   .recipe = m % 2 ? "up=topk(0.5) down=all" : "up=all down=all");
-	return model;
+	return rank_open(job, params, attr_of(m));
 }
 
 /* Each model has other gradients, which are equal on all ranks. */
@@ -133,6 +138,95 @@ TEST_IN_JOB(models__many_in_a_job_and_in_a_group__all_train, 2)
 	train_many(job);
 	train_many(group);
 	sluice_finalize(&group);
+}
+
+/* ---- opening several at once ----------------------------------------------------- */
+
+enum { BATCH = 24 };
+
+static int open_batch(sluice_job *job, size_t n, sluice_model_attr *attrs, float (*params)[N],
+		      sluice_model **models)
+{
+	void *vectors[BATCH];
+	for (size_t m = 0; m < n; m++)
+		vectors[m] = params[m];
+	return sluice_models_open(job, n, attrs, vectors, models);
+}
+
+/* Rank 0 gives each model other parameters. */
+static void begin_params(float (*params)[N], int rank)
+{
+	for (int m = 0; m < BATCH; m++)
+		for (int i = 0; i < N; i++)
+			params[m][i] = rank ? -1 : (float)(m * N + i);
+}
+
+/* Two models are open before, and the number of one of them is free again. */
+TEST_IN_JOB(models__opened_in_one_call__are_those_of_single_calls, 1, 2, 4)
+{
+	float first[2][N] = { { 0 } }, params[BATCH][N], singles[BATCH][N];
+	sluice_model *models[BATCH] = { NULL }, *single[BATCH], *before[2];
+	sluice_model_attr attrs[BATCH];
+	for (int m = 0; m < 2; m++)
+		before[m] = open_one(job, m, first[m]);
+	sluice_model_close(&before[0]);
+	begin_params(params, rank);
+	begin_params(singles, rank);
+	for (int m = 0; m < BATCH; m++)
+		attrs[m] = attr_of(m);
+	const uint64_t begun = messages_completed(job);
+	CHECK_OK(open_batch(job, BATCH, attrs, params, models));
+	const uint64_t batch = messages_completed(job) - begun;
+	for (int m = 0; m < BATCH; m++)
+		single[m] = rank_open(job, singles[m], attrs[m]);
+	/* Only the descriptors of regions take more rounds if there are more models. */
+	CHECK(8 * batch < messages_completed(job) - begun - batch);
+	CHECK(models[0]->id == 0 && models[1]->id == 2);
+	CHECK(!memcmp(params, singles, sizeof(params)) && params[3][5] == 3 * N + 5);
+	for (int s = 0; s < STEPS; s++) {
+		step_all(models, params, BATCH);
+		step_all(single, singles, BATCH);
+	}
+	CHECK(!memcmp(params, singles, sizeof(params)));
+	step_one(before[1], 1, first[1]);
+	check_same(job, params, sizeof(params));
+	for (int m = BATCH; m-- > 0;)
+		sluice_model_close(m % 2 ? &models[m] : &single[m]);
+	for (int m = 0; m < BATCH; m++)
+		sluice_model_close(m % 2 ? &single[m] : &models[m]);
+	sluice_model_close(&before[1]);
+	CHECK(!clients_have_models(&job->clients));
+}
+
+/* After each refusal the job can open models. */
+TEST_IN_JOB(models__that_cannot_be_opened_in_one_call__are_refused_by_name, 2)
+{
+	float params[BATCH][N] = { { 0 } };
+	sluice_model *models[BATCH] = { NULL };
+	sluice_model_attr attrs[3] = { attr_of(0), attr_of(1), attr_of(2) };
+	log_capture();
+	attrs[1].recipe = "up=nothing";
+	CHECK(open_batch(job, 3, attrs, params, models) == SLUICE_EINVAL && !models[0]);
+	CHECK(error_says("model 1 of 3: ", "nothing"));
+	attrs[1] = attr_of(rank ? 3 : 1);
+	CHECK(open_batch(job, 3, attrs, params, models) == SLUICE_EPEER && !models[0]);
+	CHECK(error_says("opened different models", "of 2 and 1 shards"));
+	attrs[1] = attr_of(1);
+	CHECK(open_batch(job, 2 + (size_t)rank, attrs, params, models) == SLUICE_EPEER);
+	CHECK(error_says("opened different models", "2 and 3 of them in one call"));
+	attrs[2].size -= 8;
+	CHECK(open_batch(job, 3, attrs, params, models) == SLUICE_EINVAL);
+	CHECK(error_says("model 2 of 3: ", "that of model 0 is"));
+	attrs[2] = attr_of(2);
+	params[2][7] = rank ? 0 : NAN;
+	CHECK(open_batch(job, 3, attrs, params, models) < 0 && !models[2]);
+	params[2][7] = 0;
+	CHECK(open_batch(job, 0, attrs, params, models) == SLUICE_EINVAL);
+	CHECK(error_says("n=0, must be 1 .. 65535", ""));
+	CHECK_OK(open_batch(job, 3, attrs, params, models));
+	CHECK(models[2]->id == 2);
+	for (int m = 3; m-- > 0;)
+		sluice_model_close(&models[m]);
 }
 
 /* ---- a notify of a model that was closed ------------------------------------- */

@@ -51,7 +51,7 @@ tests_unit_test_gpu_step_SOURCES = tests/unit/worker/test_gpu_step.c tests/unit/
 tests_unit_test_grad_type_SOURCES = tests/unit/worker/test_grad_type.c tests/unit/narrow.h $(same_bits)
 tests_unit_test_hand_over_SOURCES = tests/unit/worker/test_hand_over.c $(ranks)
 tests_unit_test_home_SOURCES = tests/unit/worker/test_home.c
-tests_unit_test_home_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=collective_run -Wl,--wrap=collective_agree \
+tests_unit_test_home_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=descriptors_swap -Wl,--wrap=collective_agree \
 	-Wl,--wrap=progress_take -Wl,--wrap=progress_release -Wl,--wrap=progress_until
 tests_unit_test_lazy_SOURCES = tests/unit/worker/test_lazy.c tests/unit/scratch.h $(ranks)
 tests_unit_test_overflow_SOURCES = tests/unit/worker/test_overflow.c $(ranks)

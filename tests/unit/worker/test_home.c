@@ -84,20 +84,19 @@ static const struct transport_ops ops = { .name = "noted",
 					  .post = note_post,
 					  .address = memory_of };
 
-int __wrap_collective_run(sluice_job *job, enum collective op, const void *mine, size_t stride,
-			  size_t bytes, void *all);
+int __wrap_descriptors_swap(sluice_job *job, int rc, const char *what, const uint8_t *mine,
+			    size_t n, uint8_t *theirs);
 int __wrap_collective_agree(sluice_job *job, int rc, const char *what);
 void __wrap_progress_take(sluice_job *job);
 void __wrap_progress_release(sluice_job *job);
 int __wrap_progress_until(sluice_job *job, int (*done)(void *),
 			  void (*describe)(void *, char *, size_t), void *context);
 
-int __wrap_collective_run(sluice_job *job, enum collective op, const void *mine, size_t stride,
-			  size_t bytes, void *all)
+int __wrap_descriptors_swap(sluice_job *job, int rc, const char *what, const uint8_t *mine,
+			    size_t n, uint8_t *theirs)
 {
-	assert_int_equal(op, COLLECTIVE_EXCHANGE);
-	memset(all, 1, RANKS * bytes);
-	return 0;
+	memset(theirs, 1, RANKS * n * REGION_DESCRIPTOR_BYTES);
+	return rc;
 }
 
 int __wrap_collective_agree(sluice_job *job, int rc, const char *what)
@@ -154,7 +153,7 @@ static void open_worker(uint32_t holders)
 		layout_make(&attr, &model->recipe, &model->schedule, RANKS, 1, &model->layout), 0);
 	assert_int_equal(holdings_make(&model->layout, holders, &model->layout.holdings), 0);
 	assert_int_equal(home_open(&w.job, &model->layout, &model->home), 0);
-	assert_int_equal(home_exchange(model->home), 0);
+	assert_int_equal(homes_exchange(&model->home, 1), 0);
 	const struct lanes_attr of = { .job = &w.job,
 				       .layout = &model->layout,
 				       .home = model->home,
