@@ -35,6 +35,7 @@ python_examples = \
 	python/bench/clipping.py \
 	python/bench/convnet.py \
 	python/bench/ddp.py \
+	python/bench/equal.py \
 	python/bench/fashion.py \
 	python/bench/gpt_race.jsonl \
 	python/bench/gpt_race.py \

@@ -209,9 +209,29 @@ def no_recipe(job):
     state.close()
 
 
+def eight_bits(job):
+    """Gradients of 8 bits have a mean, which torch itself cannot make. Parameters of 8 bits are refused by name."""
+    if not hasattr(torch, "float8_e4m3fn"):
+        return
+    mean = torch.zeros(3)
+    for dtype, kind in ((torch.float8_e4m3fn, sluice.F8_E4M3FN), (torch.float8_e5m2, sluice.F8_E5M2)):
+        with job.open(mean, "up=all down=all update=none", grad_type=kind) as model:
+            model.push(torch.tensor([1.0, -2.0, 0.5 + job.rank]).to(dtype))
+            model.pull(mean)
+            assert mean.tolist() == [1, -2, 1], (dtype, mean)
+        layer = nn.Linear(3, 3)
+        layer.weight = nn.Parameter(layer.weight.detach().to(dtype))
+        for options in ({"lr": 0.1}, {"inner": torch.optim.SGD(layer.parameters(), lr=0.1)}):
+            refused(lambda options=options: sluice.torch.Optimizer(layer, DENSE, job=job, **options),
+                    f"parameter weight is of {dtype}: Sluice trains float32, float16 and bfloat16")
+        refused(lambda: sluice.torch.LocalSteps(layer, torch.optim.SGD(layer.parameters(), lr=0.1), "local4", job=job),
+                f"parameter weight is of {dtype}")
+
+
 def rank_works(job, folder):
     sluice.torch.process_group(job)
-    for check in (copies, many_models, statistics_of_norm_layers, other_buffers, one_rank_alone, schedules, texts, unfrozen, no_recipe):
+    for check in (copies, many_models, statistics_of_norm_layers, other_buffers, one_rank_alone, schedules, texts, unfrozen, no_recipe,
+                  eight_bits):
         print(check.__name__, flush=True)
         check(job)
     unreadable_part(job, folder)

@@ -3,7 +3,8 @@
 
 fully_shard() shards a model over the ranks of one node, and reduce-scatters gradients there. Its
 all-reduce hook is then called with this rank's piece. The ranks that hold the same piece form a group, and the
-hook of each module pushes and pulls in a model of that group.
+hook of each module pushes and pulls in a model of that group. The first hook opens the models of all modules, for
+pieces of the length that the parameters promise.
 """
 import os
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, Union

@@ -162,7 +162,7 @@ static void begin_params(float (*params)[N], int rank)
 }
 
 /* Two models are open before, and the number of one of them is free again. */
-TEST_IN_JOB(models__opened_in_one_call__are_those_of_single_calls, 1, 2, 4)
+TEST_IN_JOB(models__opened_in_one_call__are_those_of_single_calls, 1, 3)
 {
 	float first[2][N] = { { 0 } }, params[BATCH][N], singles[BATCH][N];
 	sluice_model *models[BATCH] = { NULL }, *single[BATCH], *before[2];
