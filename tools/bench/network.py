@@ -92,7 +92,8 @@ exec '{CLUSTER}' exec -d '{self.folder}' $name sh -c "$*"
         if not mpirun:
             raise Unavailable("no mpirun.openmpi here (Debian's package openmpi-bin)")
         bare = {k: v for k, v in os.environ.items() if not k.startswith(("SLURM", "PMI", "OMPI"))}
-        variables = variables or {}
+        # Each host seems to have all processors of this machine, but the hosts share them.
+        variables = {"SLUICE_THREADS": "1", **(variables or {})}
         bare.update(variables, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
         exports = [word for name in variables for word in ("-x", name)]
         return run(self.at(0, [mpirun, "-np", str(ranks), "-H", ",".join(map(self.name, range(ranks))),
