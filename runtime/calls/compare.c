@@ -11,44 +11,44 @@
 
 /* The record about a model that ranks exchange. It has numbers of 8 bytes, then the recipe. */
 enum {
-	TOLD_SCHEMA,
-	TOLD_ORDER,
-	TOLD_CHANNEL,
-	TOLD_UNEVEN,
-	TOLD_PARAM_TYPE,
-	TOLD_BATCH,  /* the number of models that the call opens */
-	TOLD_OTHERS, /* a digest of all of them but the first, with the first one */
-	TOLD_COUNT,
-	TOLD_SHARDS,
-	TOLD_TENSORS,
-	TOLD_WARMUP,
-	TOLD_NUMBERS
+	COMPARED_SCHEMA,
+	COMPARED_ORDER,
+	COMPARED_CHANNEL,
+	COMPARED_UNEVEN,
+	COMPARED_PARAM_TYPE,
+	COMPARED_BATCH,  /* the number of models that the call opens */
+	COMPARED_OTHERS, /* a digest of all of them but the first, with the first one */
+	COMPARED_COUNT,
+	COMPARED_SHARDS,
+	COMPARED_TENSORS,
+	COMPARED_WARMUP,
+	COMPARED_NUMBERS
 };
 enum {
-	TOLD_TEXT = 8 * TOLD_NUMBERS,
-	TOLD_TEXT_BYTES = 928,
-	TOLD_BYTES = TOLD_TEXT + TOLD_TEXT_BYTES,
-	TOLD_SAME = 8 * TOLD_OTHERS /* equal models have equal bytes before this offset */
+	COMPARED_TEXT = 8 * COMPARED_NUMBERS,
+	COMPARED_TEXT_BYTES = 928,
+	COMPARED_BYTES = COMPARED_TEXT + COMPARED_TEXT_BYTES,
+	COMPARED_SAME = 8 * COMPARED_OTHERS /* equal models have equal bytes before this offset */
 };
 
 /* Describes the first difference between two records. */
-static void tell_difference(const uint8_t *a, const uint8_t *b, char *text, size_t cap)
+static void describe_difference(const uint8_t *a, const uint8_t *b, char *text, size_t cap)
 {
 	static const struct {
 		int which;
 		const char *what;
 	} numbers[] = {
-		{ TOLD_BATCH, "%llu and %llu of them in one call" },
-		{ TOLD_ORDER, "as number %llu and as number %llu" },
-		{ TOLD_CHANNEL, "after models of %llu and %llu shards" },
-		{ TOLD_UNEVEN, "with uneven=%llu and uneven=%llu in the attributes" },
-		{ TOLD_PARAM_TYPE, "with param_type=%llu and param_type=%llu in the attributes" },
-		{ TOLD_COUNT, "of %llu and %llu parameters" },
-		{ TOLD_SHARDS, "of %llu and %llu shards" },
-		{ TOLD_TENSORS, "of %llu and %llu tensors" },
-		{ TOLD_WARMUP, "with a warm-up of %llu and %llu steps (warmup=, steps_per_epoch)" },
+		{ COMPARED_BATCH, "%llu and %llu of them in one call" },
+		{ COMPARED_ORDER, "as number %llu and as number %llu" },
+		{ COMPARED_CHANNEL, "after models of %llu and %llu shards" },
+		{ COMPARED_UNEVEN, "with uneven=%llu and uneven=%llu in the attributes" },
+		{ COMPARED_PARAM_TYPE, "with param_type=%llu and param_type=%llu in the attributes" },
+		{ COMPARED_COUNT, "of %llu and %llu parameters" },
+		{ COMPARED_SHARDS, "of %llu and %llu shards" },
+		{ COMPARED_TENSORS, "of %llu and %llu tensors" },
+		{ COMPARED_WARMUP, "with a warm-up of %llu and %llu steps (warmup=, steps_per_epoch)" },
 	};
-	const char *x_text = (const char *)a + TOLD_TEXT, *y_text = (const char *)b + TOLD_TEXT;
+	const char *x_text = (const char *)a + COMPARED_TEXT, *y_text = (const char *)b + COMPARED_TEXT;
 	for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
 		uint64_t x = get_le64(a + 8 * numbers[i].which),
 			 y = get_le64(b + 8 * numbers[i].which);
@@ -68,36 +68,36 @@ static void tell_difference(const uint8_t *a, const uint8_t *b, char *text, size
 
 /* Writes the record of a model. A restored model may continue with other rates than before, but all
  * ranks must have the same rates. */
-static void write_record(const sluice_model *model, size_t n, uint8_t out[TOLD_BYTES])
+static void write_record(const sluice_model *model, size_t n, uint8_t out[COMPARED_BYTES])
 {
-	const uint64_t numbers[TOLD_NUMBERS] = {
-		[TOLD_SCHEMA] = model->schema + tensors_rules_digest(model->tensors),
-		[TOLD_ORDER] = model->id,
-		[TOLD_CHANNEL] = model->channel,
-		[TOLD_UNEVEN] = (uint64_t)model->worker->uneven,
-		[TOLD_PARAM_TYPE] = (uint64_t)model->worker->param_type,
-		[TOLD_BATCH] = n,
-		[TOLD_COUNT] = model->layout.count,
-		[TOLD_SHARDS] = model->layout.n_shards,
-		[TOLD_TENSORS] = tensors_number(model->tensors),
-		[TOLD_WARMUP] = model->schedule.warmup_steps,
+	const uint64_t numbers[COMPARED_NUMBERS] = {
+		[COMPARED_SCHEMA] = model->schema + tensors_rules_digest(model->tensors),
+		[COMPARED_ORDER] = model->id,
+		[COMPARED_CHANNEL] = model->channel,
+		[COMPARED_UNEVEN] = (uint64_t)model->worker->uneven,
+		[COMPARED_PARAM_TYPE] = (uint64_t)model->worker->param_type,
+		[COMPARED_BATCH] = n,
+		[COMPARED_COUNT] = model->layout.count,
+		[COMPARED_SHARDS] = model->layout.n_shards,
+		[COMPARED_TENSORS] = tensors_number(model->tensors),
+		[COMPARED_WARMUP] = model->schedule.warmup_steps,
 	};
 
-	memset(out, 0, TOLD_BYTES);
-	for (size_t i = 0; i < TOLD_NUMBERS; i++)
+	memset(out, 0, COMPARED_BYTES);
+	for (size_t i = 0; i < COMPARED_NUMBERS; i++)
 		put_le64(out + 8 * i, numbers[i]);
-	memcpy(out + TOLD_TEXT, model->recipe_text,
-	       strnlen(model->recipe_text, TOLD_TEXT_BYTES - 1));
+	memcpy(out + COMPARED_TEXT, model->recipe_text,
+	       strnlen(model->recipe_text, COMPARED_TEXT_BYTES - 1));
 }
 
 static uint64_t digest_of_others(sluice_model *const *models, size_t n)
 {
-	uint8_t record[TOLD_BYTES];
+	uint8_t record[COMPARED_BYTES];
 	uint64_t digests[2] = { 0 };
 
 	for (size_t i = 1; i < n; i++) {
 		write_record(models[i], n, record);
-		digests[1] = digest64(record, TOLD_SAME);
+		digests[1] = digest64(record, COMPARED_SAME);
 		digests[0] = digest64(digests, sizeof(digests));
 	}
 	return digests[0];
@@ -108,21 +108,21 @@ static uint64_t digest_of_others(sluice_model *const *models, size_t n)
 static int compare_rows(const sluice_job *job, uint8_t *rows, int *others_out)
 {
 	const int first = round_leader(job);
-	uint8_t *terms = rows + (size_t)first * TOLD_BYTES;
+	uint8_t *terms = rows + (size_t)first * COMPARED_BYTES;
 	int rc = 0;
 
-	terms[TOLD_BYTES - 1] = 0;
+	terms[COMPARED_BYTES - 1] = 0;
 	error_hold();
 	for (int r = first + 1; r < job->size && !rc; r++) {
-		uint8_t *row = rows + (size_t)r * TOLD_BYTES;
-		row[TOLD_BYTES - 1] = 0; /* ends the text, because a peer wrote it */
+		uint8_t *row = rows + (size_t)r * COMPARED_BYTES;
+		row[COMPARED_BYTES - 1] = 0; /* ends the text, because a peer wrote it */
 		char difference[ERROR_TEXT_BYTES];
 		if (!round_has(job, r))
 			continue;
-		*others_out |= get_le64(row + 8 * TOLD_OTHERS) != get_le64(terms + 8 * TOLD_OTHERS);
-		if (!memcmp(row, terms, TOLD_SAME))
+		*others_out |= get_le64(row + 8 * COMPARED_OTHERS) != get_le64(terms + 8 * COMPARED_OTHERS);
+		if (!memcmp(row, terms, COMPARED_SAME))
 			continue;
-		tell_difference(terms, row, difference, sizeof difference);
+		describe_difference(terms, row, difference, sizeof difference);
 		rc = fail(SLUICE_EPEER,
 			  "%s and %s opened different models, %s: all ranks must open the same "
 			  "ones, in the same order",
@@ -135,15 +135,15 @@ static int compare_rows(const sluice_job *job, uint8_t *rows, int *others_out)
 int models_compare(sluice_model *const *models, size_t n)
 {
 	sluice_job *job = models[0]->job;
-	uint8_t mine[TOLD_BYTES], *rows = malloc((size_t)job->size * TOLD_BYTES);
+	uint8_t mine[COMPARED_BYTES], *rows = malloc((size_t)job->size * COMPARED_BYTES);
 	int others = 0, ignored, rc = 0;
 
 	if (!rows)
 		return fail(SLUICE_ENOMEM, "no memory to compare models");
 	for (size_t i = 0; i < n && !rc && (!i || others); i++) {
 		write_record(models[i], n, mine);
-		put_le64(mine + 8 * TOLD_OTHERS, i ? 0 : digest_of_others(models, n));
-		rc = collective_run(job, COLLECTIVE_OPEN, mine, 0, TOLD_BYTES, rows);
+		put_le64(mine + 8 * COMPARED_OTHERS, i ? 0 : digest_of_others(models, n));
+		rc = collective_run(job, COLLECTIVE_OPEN, mine, 0, COMPARED_BYTES, rows);
 		if (!rc)
 			rc = compare_rows(job, rows, i ? &ignored : &others);
 	}
