@@ -399,8 +399,8 @@ int layout_make(const sluice_model_attr *attr, struct recipe *recipe,
 	if (shards % parts || attr->count < parts)
 		return fail(SLUICE_EINVAL,
 			    "the recipe has fragments(%u), but the model has %llu parameters in "
-			    "%llu shards: all fragments have the same number of shards; "
-			    "set shards to a multiple of %u, or to 0",
+			    "%llu shards: all fragments have the same number of shards, at least "
+			    "one; set shards to a multiple of %u, or to 0",
 			    parts, (unsigned long long)attr->count, (unsigned long long)shards,
 			    parts);
 	if (shards > attr->count || shards > 0xffffff)

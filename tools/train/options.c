@@ -380,7 +380,7 @@ static int check_together(const struct options *o, struct complaint *complaint)
 				o->device);
 	if (o->inner == INNER_ADAMW && strcmp(o->device, "cpu"))
 		return complain(complaint,
-				"--inner adamw steps in host memory: so it excludes --device %s",
+				"--inner adamw steps in host memory, so it excludes --device %s",
 				o->device);
 	if (o->inner == INNER_ADAMW && o->checkpoint)
 		return complain(complaint,

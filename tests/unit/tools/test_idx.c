@@ -219,7 +219,7 @@ CASE(load__sizes_beyond_any_file_fail_before_memory_is_taken)
 CASE(load__zero_size_fails)
 {
 	files_write("train-images-idx3-ubyte", images, make_images(images, 0x803, ROWS, 0, 0));
-	expect_refusal("train-images-idx3-ubyte", "size of 0");
+	expect_refusal("train-images-idx3-ubyte", "the size 0");
 }
 
 CASE(load__gzip_truncated_fails)

@@ -72,7 +72,7 @@ TEST(parse__inner__is_one_of_two_and_adamw_goes_with_the_cpu_and_without_checkpo
 	assert_int_equal(parse("--inner", "adamw", NULL), 0);
 	assert_int_equal(options.inner, INNER_ADAMW);
 	refuse("--inner", "adam", "--inner takes sgd or adamw, not \"adam\"");
-	refuse("--inner=adamw", "--device=cuda", "without --device cuda");
+	refuse("--inner=adamw", "--device=cuda", "so it excludes --device cuda");
 	refuse("--inner=adamw", "--checkpoint=dir", "moments that checkpoints do not contain");
 	assert_int_equal(parse("--inner=sgd", "--checkpoint=dir", "--device=cuda"), 0);
 }
