@@ -66,7 +66,7 @@ static int connect_both(struct both *b)
 		}
 		if (now_ns() > until)
 			return fail(SLUICE_ETIMEDOUT,
-				    "verbs: %s could not be connected to itself within %d s",
+				    "verbs: %s could not connect to itself within %d s",
 				    b->t[0]->device, CONNECT_MS / 1000);
 		sched_yield();
 	}

@@ -133,8 +133,8 @@ static int verify_file(int fd, int peer, const struct descriptor *d, enum huge h
 			    errno_text(errno));
 	if ((uint64_t)st.st_size != file_bytes)
 		return fail(SLUICE_EPEER,
-			    "region of rank %d (pid %d): file %d has %lld bytes, %zu belong to a "
-			    "region of %" PRIu64,
+			    "region of rank %d (pid %d): file %d has %lld bytes instead of %zu, "
+			    "which a region of %" PRIu64 " bytes takes",
 			    peer, (int)d->pid, d->fd, (long long)st.st_size, file_bytes, d->bytes);
 	encode_descriptor(d, expected);
 	if (pread(fd, found, sizeof(found), 0) != (ssize_t)sizeof(found) ||

@@ -369,7 +369,7 @@ int ofi_fabric_register(struct ofi_fabric *f, const void *base, size_t bytes, ui
 	return fail(err == -FI_ENOMEM ? SLUICE_ENOMEM : SLUICE_EDEVICE,
 		    "%s: %s: fi_mr_reg of %zu bytes failed: %s%s", what, f->choice.text, bytes,
 		    ofi_fabric_error(f, err),
-		    err == -FI_ENOMEM ? "; look at the limit on locked memory (ulimit -l)" : "");
+		    err == -FI_ENOMEM ? "; check the limit on locked memory (ulimit -l)" : "");
 }
 
 int ofi_fabric_has_device_memory(const struct ofi_fabric *f)

@@ -408,7 +408,7 @@ int register_host(struct ibv_pd *pd, void *base, size_t bytes, int access, const
 	return fail(errno == ENOMEM ? SLUICE_ENOMEM : SLUICE_EDEVICE,
 		    "%s: ibv_reg_mr of %zu bytes with access 0x%x failed: %s%s", what, bytes,
 		    (unsigned)access, errno_text(errno),
-		    errno == ENOMEM ? "; look at the limit on locked memory (ulimit -l)" : "");
+		    errno == ENOMEM ? "; check the limit on locked memory (ulimit -l)" : "");
 }
 
 void register_end(struct ibv_mr **mr)

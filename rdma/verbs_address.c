@@ -241,7 +241,7 @@ static int fail_without(const struct verbs_addresses *a, const struct verbs_devi
 	if (device->infiniband)
 		return fail_quietly(SLUICE_ENOSUPP,
 				    "%s port %d is InfiniBand without an IP address, and has no "
-				    "GID: look at the subnet manager",
+				    "GID: check the subnet manager",
 				    device->name, device->port);
 	return fail_quietly(SLUICE_ENOSUPP,
 			    "%s port %d has no usable GID (a RoCEv2 one with an IPv4 or global "

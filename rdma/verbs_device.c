@@ -62,7 +62,7 @@ int verbs_failed(const char *call)
 	return fail(errno == ENOMEM || errno == EMFILE ? SLUICE_ENOMEM : SLUICE_EDEVICE,
 		    "verbs: %s: %s%s", call, errno_text(errno),
 		    errno == EMFILE ? "; raise the limit on open files (ulimit -n)" :
-		    errno == ENOMEM ? "; look at the limit on locked memory (ulimit -l)" :
+		    errno == ENOMEM ? "; check the limit on locked memory (ulimit -l)" :
 				      "");
 }
 

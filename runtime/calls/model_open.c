@@ -185,16 +185,16 @@ static int check_memory(struct batch *b, const sluice_model *model)
 		return fail(SLUICE_ENOMEM,
 			    "the %s %.1f MiB on %s, and %.1f MiB on the %d ranks of its "
 			    "node together, but %s has %.1f MiB left: ask for more memory (srun "
-			    "--mem), use more nodes, or a lower density",
+			    "--mem), use more nodes, or lower the density",
 			    what, mebibytes(b->need), rank_text(job, job->rank),
 			    mebibytes(b->together), ranks, room.node_limit, mebibytes(room.node));
 	if (b->need > room.process)
-		return fail(
-			SLUICE_ENOMEM,
-			"the %s %.1f MiB on %s, but the limit on the address space "
-			"(ulimit -v) leaves %.1f MiB: raise it, use more ranks, or a lower density",
-			what, mebibytes(b->need), rank_text(job, job->rank),
-			mebibytes(room.process));
+		return fail(SLUICE_ENOMEM,
+			    "the %s %.1f MiB on %s, but the limit on the address space "
+			    "(ulimit -v) leaves %.1f MiB: raise it, use more ranks, or lower the "
+			    "density",
+			    what, mebibytes(b->need), rank_text(job, job->rank),
+			    mebibytes(room.process));
 	return 0;
 }
 
@@ -293,8 +293,8 @@ static int prepare_model(struct batch *b, sluice_model *model, const sluice_mode
 	if (rc)
 		return rc;
 	recipe_print(&model->recipe, model->recipe_text);
-	/* If there is no residual, or if the worker has its own optimizer, the step size is applied
-	 * outside: no kept vector includes it. */
+	/* Without a residual, or if the worker has its own optimizer, no kept vector includes the
+	 * step size (STEP_OUTSIDE). */
 	int outside = (model->recipe.memory.kind == MEMORY_NONE &&
 		       model->recipe.when != WHEN_EVERY) ||
 		      recipe_pulls_mean(&model->recipe);
@@ -316,8 +316,8 @@ static int prepare_model(struct batch *b, sluice_model *model, const sluice_mode
 	uint64_t limit = attr->memory_bytes ? attr->memory_bytes : job->settings.memory_bytes;
 	if (limit && need > limit)
 		return fail(SLUICE_ENOMEM,
-			    "the model needs %.1f MiB on %s, the limit is %.1f MiB "
-			    "(SLUICE_MEMORY): raise it, use more ranks, or a lower density",
+			    "the model needs %.1f MiB on %s, but the limit is %.1f MiB "
+			    "(SLUICE_MEMORY): raise it, use more ranks, or lower the density",
 			    mebibytes(need), rank_text(job, job->rank), mebibytes(limit));
 	if ((rc = check_memory(b, model)))
 		return rc;

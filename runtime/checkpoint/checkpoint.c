@@ -55,7 +55,8 @@ static int check_versions(const struct contents *c, const struct meeting *m)
 
 		if (contents_fits(m->model, shard->id, c->numbers[1 + i], m->place.step))
 			return fail(SLUICE_EWIRE,
-				    "shard %u is at version %llu, the checkpoint at step %llu",
+				    "shard %u is at version %llu, but the checkpoint is at step "
+				    "%llu",
 				    shard->id, (unsigned long long)c->numbers[1 + i],
 				    (unsigned long long)m->place.step);
 	}

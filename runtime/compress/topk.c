@@ -40,7 +40,7 @@ SLUICE_API int sluice_selector_open(const sluice_selector_attr *attr,
 	if (rc)
 		return rc;
 	if (attr->n > UINT32_MAX)
-		return fail(SLUICE_EINVAL, "sluice_selector_open: n is %zu, the maximum is %u",
+		return fail(SLUICE_EINVAL, "sluice_selector_open: n is %zu, but the maximum is %u",
 			    attr->n, UINT32_MAX);
 	if (attr->threads < 0 || attr->threads > SELECT_THREADS_MAX)
 		return fail(SLUICE_EINVAL, "sluice_selector_open: threads is %d, not 0 .. %d",

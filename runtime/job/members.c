@@ -71,8 +71,8 @@ int members_open(sluice_job *job)
 			"shards (servers=N, SLUICE_SERVERS) or choose on_failure=abort");
 	if (job->workers > MEMBERS_MAX)
 		return fail(SLUICE_EINVAL,
-			    "on_failure=continue is not possible with %d workers, but with %d at "
-			    "most: choose on_failure=abort",
+			    "on_failure=continue is not possible with %d workers, because the "
+			    "limit is %d: choose on_failure=abort",
 			    job->workers, MEMBERS_MAX);
 	job->members = calloc(1, sizeof(*job->members) +
 					 (size_t)job->size * sizeof(job->members->of[0]));

@@ -205,7 +205,7 @@ void peers_reported(sluice_job *job, int peer, int waits)
 		return;
 	if (suppressed)
 		log_line(LOG_WARN, "runtime",
-			 "%u more reports of other ranks were not logged: at most %d are in a "
+			 "%u more reports of other ranks were not logged: the limit is %d a "
 			 "minute",
 			 suppressed, REPORTS_A_MINUTE);
 	log_line(LOG_WARN, "runtime", "%s says: %.*s", rank_text(job, peer), (int)length,

@@ -355,7 +355,8 @@ static void open_outputs(struct reporter *r)
 	const int leads = job_machine(r->job).lowest == r->job->rank;
 	if ((*s->metrics || s->metrics_port) && leads && !r->job->page.page)
 		log_line(LOG_WARN, "runtime",
-			 "rank %d (node %s) writes no metrics, because it has no page (SLUICE_TOP)",
+			 "rank %d (node %s) writes no metrics, because it has no page for "
+			 "sluice-top (SLUICE_TOP=no, or an earlier warning gives the reason)",
 			 r->job->rank, sluice_node(r->job, r->job->rank));
 	else if (leads && *s->metrics)
 		name_file(r, "SLUICE_METRICS", s->metrics, r->metrics);

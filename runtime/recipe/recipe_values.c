@@ -494,8 +494,8 @@ static int read_dense(const struct word *w, struct draft *d)
 	}
 	if (n >= sizeof(d->recipe.dense))
 		return fail(SLUICE_EINVAL,
-			    "recipe: the patterns of \"%s\" have %zu characters, at most %zu fit: "
-			    "use wildcards",
+			    "recipe: the patterns of \"%s\" have %zu characters, but at most %zu "
+			    "fit: use wildcards",
 			    w->quote, n, sizeof(d->recipe.dense) - 1);
 	for (const char *p = list;; p++) {
 		size_t length = strcspn(p, ",");

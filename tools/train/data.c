@@ -161,7 +161,8 @@ static int load_test(const struct data_source *source, int data_is_folder,
 	if (test->features != train->features)
 		return complain(
 			complaint,
-			"sizes disagree: training images have %zu pixels, test images in %s %zu",
+			"sizes disagree: training images have %zu pixels, but test images in %s "
+			"have %zu",
 			train->features, path, test->features);
 	return 0;
 }

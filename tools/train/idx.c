@@ -129,7 +129,7 @@ static int read_images(struct input *input, size_t announced, struct dataset *se
 		return -1;
 	if (header.size[0] != announced)
 		return complain(complaint,
-				"sizes disagree: %.200s has %u images, %.200s has %zu labels",
+				"sizes disagree: %.200s has %u images, but %.200s has %zu labels",
 				input->path, header.size[0], set->path, announced);
 	set->features = header.row_bytes;
 	set->pixels = malloc(set->rows * set->features);

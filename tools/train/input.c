@@ -84,8 +84,7 @@ int input_read(struct input *input, void *to, size_t bytes, struct complaint *co
 	if (got < 0)
 		return -1;
 	if ((size_t)got < bytes)
-		return complain(complaint,
-				"%s is too short: %zu bytes more were announced by its header",
+		return complain(complaint, "%s is too short: its header announces %zu more bytes",
 				input->path, bytes - (size_t)got);
 	return 0;
 }

@@ -547,7 +547,7 @@ TEST(recipe_parse__too_long_texts_are_refused)
 	expect_refused(text, "has no \"=\"|...\"");
 	memcpy(text, "dense=", 6);
 	text[6 + 256] = '\0';
-	expect_refused(text, "have 256 characters, at most 255 fit");
+	expect_refused(text, "have 256 characters, but at most 255 fit");
 	text[6 + 255] = '\0';
 	parsed(text);
 }
