@@ -30,7 +30,7 @@ struct auth_context {
 };
 
 /* Returns NULL, or why this machine has no crypto library. A libsluice that is linked with the
- * library always has it; that of a wheel loads it at the first call. */
+ * library always has it. The libsluice of a wheel loads it at the first call. */
 const char *auth_missing(void);
 extern const char auth_library[]; /* the file of the crypto library, such as "libcrypto.so.3" */
 /* Returns 0, or SLUICE_EDEVICE if there are no random numbers. */

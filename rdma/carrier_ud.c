@@ -206,7 +206,7 @@ static int ud_next(struct carrier *carrier, struct carrier_event *out)
 		return 0;
 	if (!frame_decode(d.bytes, d.n, &frame, &why) && has_card(&frame))
 		p = sender_of(c, &d, &frame);
-	*out = (struct carrier_event){ .type = RDMA_CM_EVENT_REJECTED }; /* concerns nobody */
+	*out = (struct carrier_event){ .type = RDMA_CM_EVENT_REJECTED }; /* for no peer */
 	if (!p)
 		return 1;
 	out->type = type_of(frame.kind);

@@ -34,7 +34,7 @@ struct hwloc_topology *nearness_topology(void);
 struct hwloc_obj *nearness_card(struct hwloc_topology *t, const char *name);
 int nearness_is_gpu(struct hwloc_obj *pci);
 /* nearness_between() returns the nearness of two objects, either of which may be NULL.
- * nearness_at() returns that of objects whose nearest common ancestor is this one. */
+ * nearness_at() returns the nearness of two objects whose nearest common ancestor is `meeting`. */
 struct nearness nearness_between(struct hwloc_obj *gpu, struct hwloc_obj *card);
 struct nearness nearness_at(struct hwloc_obj *meeting);
 #endif

@@ -109,7 +109,7 @@ static int take_message(struct ofi *o, const struct ofi_completion *c, uint64_t 
 		break;
 	case OFI_MESSAGE_SENT:
 		ofi_peer_send(ofi_table_of_rank(&o->table, rank));
-		break; /* the message that was written meanwhile is sent */
+		break; /* sends a message that was written in the meantime */
 	case OFI_MESSAGE_FAILED:
 		if (rank >= 0)
 			ofi_peer_send_failed(ofi_table_of_rank(&o->table, rank), c->text);

@@ -253,7 +253,7 @@ static int accept_client(struct ofi_proofs *p, struct proof *proof, const struct
 
 static int refuse_proof(struct ofi_proofs *p, const char *why)
 {
-	/* Logs refusals more and more seldom, so that strangers cannot fill the log. */
+	/* Logs refusals less and less often, so that strangers cannot fill the log. */
 	if (!(p->refused & (p->refused + 1)))
 		log_line(LOG_WARN, "rdma", "ofi: refused a message: %s (%llu so far)", why,
 			 (unsigned long long)p->refused + 1);

@@ -495,8 +495,10 @@ static struct fi_info *settle_keys(const struct ofi_library *l, struct fi_info *
 	return out;
 }
 
-/* Requests device memory, and the names of senders if a notice has no room for a token. Without the
- * names, messages announce puts. Without device memory, data in such memory is copied first. */
+/* Requests two capabilities, and continues without those that libfabric refuses. FI_SOURCE names
+ * the sender of a put, and is needed if a notice has no room for a token. Without it, messages
+ * announce puts. With FI_HMEM, puts read device memory. Without it, the data is first copied to the
+ * host. */
 static struct fi_info *settle_info(const struct ofi_library *l, const struct fi_info *found)
 {
 	struct fi_info *info = l->dupinfo(found);

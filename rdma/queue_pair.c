@@ -162,7 +162,7 @@ int qp_send_keys(struct queue_pair *p, char why[QP_WHY_BYTES])
 	return 0;
 }
 
-/* The client's slot is in its greeting. The server's slot was in its acceptance. */
+/* The client sends its slot in this greeting. The server has sent its slot in the acceptance. */
 int qp_take_keys(struct queue_pair *p, char why[QP_WHY_BYTES])
 {
 	uint8_t greeting[GREETING_BYTES], control[REGION_HEAD_BYTES];

@@ -4,8 +4,8 @@
 
 enum {
 	REFUSALS_MAX = 5, /* number of wrong proofs before the peer is given up */
-	NOBODY_MAX = 3,   /* number of times that nobody may listen, if the peer was never
-			     connected */
+	NOBODY_MAX = 3,   /* number of tries that find nobody listening, before a peer that was
+			     never connected is given up */
 	BREAKS_MAX = 8,   /* number of breaks in a row, without a transfer in between */
 	DOUBLINGS_MAX = 4,
 	LENGTHS = 3, /* number of different time limits for tries to reconnect */

@@ -46,9 +46,8 @@ int retry_is_over(const struct retry *retry, uint64_t now);
 
 /* Records a failed try and starts the timer for the next one. Returns the number of tries. */
 unsigned retry_failed(struct retry *retry, uint64_t now);
-/* retry_refused() counts a refused proof. retry_alone() counts that nobody listens at the peer's
- * address. Both return 1 when the caller must give up the
- * peer. */
+/* Called after the peer has refused a proof (retry_refused()), or if nobody listens at its address
+ * (retry_alone()). Both return 1 if the caller must give up the peer. */
 int retry_refused(struct retry *retry);
 int retry_alone(const struct retry *retry);
 /* Called when the connection is up. */

@@ -41,7 +41,7 @@ static struct self *self_of(struct transport *t)
 	return (struct self *)(void *)t; /* its first member */
 }
 
-/* Returns the transport at the other end of an endpoint. This is that of this rank, or of another
+/* Returns the transport at the other end of an endpoint, which belongs to this rank or to another
  * rank in this process. Returns NULL if it is closed. */
 static struct self *neighbour(const struct endpoint *e)
 {

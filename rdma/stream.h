@@ -43,7 +43,7 @@ static inline struct stream stream_new(const struct stream_limits *limits)
 	};
 }
 
-/* Returns 1 if a piece of this size counts. */
+/* Returns 1 if a piece of this size counts toward the limit. Small pieces do not. */
 static inline int stream_counts(const struct stream *s, size_t bytes)
 {
 	return bytes > STREAM_SMALL_BYTES || bytes >= s->piece;

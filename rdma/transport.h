@@ -194,9 +194,9 @@ struct transport_ops {
 	 * has received every PUT_NOTIFY that was posted before it, unless the network lost it. On a
 	 * transport without this order, a PUT_NOTIFY may be late by one piece. */
 	int (*post)(struct endpoint *e, const struct transfer *transfer);
-	/* With `on` 1, transfers may wait from here on. With 0, the waiting ones are posted, with
-	 * one doorbell of the card for each peer. Between the two calls, only post() is called.
-	 * NULL means that post() always posts at once. */
+	/* With `on` 1, holds back the transfers that are posted next. With 0, passes them to the
+	 * card, with one doorbell for each peer. Between the two calls, only post() is called. NULL
+	 * means that post() holds nothing back. */
 	void (*gather)(struct transport *t, int on);
 	/* Returns up to n events. Never sleeps. */
 	int (*poll)(struct transport *t, struct event *events, int n);

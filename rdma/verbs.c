@@ -43,7 +43,7 @@ struct verbs_endpoint {
 	struct sendlog *log;
 	struct rights_peer *rights;
 	struct queue_pair *pair;
-	int waits; /* 1: it is in the list of verbs_gather() */
+	int waits; /* 1: in verbs.gathered.peers, because transfers are held back */
 };
 
 struct verbs {
@@ -66,7 +66,8 @@ struct verbs {
 	struct peer_memory slots, copies;
 	struct wakeup wakeup;
 	unsigned wants; /* LINK_* */
-	/* Within verbs_gather(), transfers wait for its end, and n peers have such transfers. */
+	/* on: 1 between the calls verbs_gather(t, 1) and verbs_gather(t, 0). n peers have transfers
+	 * that are held back. */
 	struct gathered {
 		int on, n;
 		struct verbs_endpoint **peers;

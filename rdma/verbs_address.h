@@ -22,7 +22,7 @@ struct verbs_address {
 	uint8_t prefix;
 	union ibv_gid gid;
 	int gid_index;             /* -1: an IP address on InfiniBand */
-	uint16_t pkey, pkey_index; /* those of the GID */
+	uint16_t pkey, pkey_index; /* for the GID */
 };
 /* Finds the addresses of the device's port: IPv4, IPv6, then the GID. Returns their number, or
  * SLUICE_ENOSUPP, which is not logged. */

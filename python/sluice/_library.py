@@ -89,7 +89,7 @@ def _load() -> Tuple[ctypes.CDLL, str, str, str]:
             return (*_open(named), "named by SLUICE_LIBRARY")
         except OSError as error:
             raise ImportError(f"SLUICE_LIBRARY={named} cannot be loaded: {error}") from None
-    # An installed library is that of the C programs on this machine, so it is preferred to the carried one.
+    # The C programs of this machine use the installed library, so it is preferred to the carried one.
     carries, tried = os.path.exists(CARRIED), []
     for how, find in (("found by the dynamic linker", lambda: (SONAME, "")),
                       ("found by pkg-config", _by_pkg_config),

@@ -62,7 +62,7 @@ struct sweep {
 	int adding;     /* 1: residual += scale * grad is computed during the pass */
 	int one_key;    /* 1: all near coordinates have the same key, so the first near_room are
 			   enough */
-	int merge_ties; /* 1: the first `ties` near coordinates are selected at once */
+	int merge_ties; /* 1: this pass also selects the first `ties` near coordinates */
 	size_t ties;
 	int ties_found; /* 1: enough ties were found, so the pass looks for no more */
 	struct select_bounds bounds;

@@ -18,7 +18,7 @@ void findings_log_errors(const struct log_gathered *gathered, const char *except
 void findings_log_warnings(const struct log_gathered *gathered);
 /* Logs all gathered lines, if this rank cannot reach the others. */
 void findings_log(const struct log_gathered *gathered);
-/* Writes the gathered warnings to text[FINDING_BYTES], one in a line, and returns their length. */
+/* Writes the gathered warnings to text[FINDING_BYTES], one per line, and returns their length. */
 size_t findings_collect(const struct log_gathered *gathered, char text[FINDING_BYTES]);
 
 /* On rank 0, logs the findings of all records. */

@@ -539,7 +539,7 @@ static int meet_peers(sluice_job *job, struct bootstrap *boot, int rc, struct lo
 	if (!rc)
 		rc = prepare_record(job, found, payload, &bytes);
 	rc = exchange_records(job, boot, rc, 1, found, payload, bytes);
-	if (!rc) { /* from here on, all ranks decide alike */
+	if (!rc) { /* all ranks have the same records, so they decide alike */
 		reach_fill(reach, job->records);
 		rc = check_reachable(job, reach);
 	}

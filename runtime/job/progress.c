@@ -94,8 +94,8 @@ static sluice_job *group_of_imm(sluice_job *root, int *peer, uint32_t *imm)
 {
 	const uint32_t kind = *imm >> IMM_KIND_SHIFT & 7;
 	sluice_job *group = groups_at(root, *imm >> IMM_GROUP_SHIFT & (GROUPS_MAX - 1));
-	/* A rank that offers its lines does not finalize before the peer has answered, unless the
-	 * group fails, and a group that has failed stays. */
+	/* A rank that has offered its lines finalizes only when the peer has answered or the group
+	 * has failed. A group that has failed is kept. */
 	if (!kind || (kind == IMM_MEMBERS && !group)) {
 		refuse_imm(root, *peer, *imm);
 		return NULL;

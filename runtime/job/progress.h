@@ -88,9 +88,9 @@ void progress_nap(void);
  * During the wait, other threads may hold it for other objects. */
 int progress_until(sluice_job *job, int (*done)(void *), void (*describe)(void *, char *, size_t),
 		   void *context);
-/* With `on` 1, transfers may wait for each other from here on. With 0, the waiting transfers are
- * posted, with one doorbell of the network card for each peer. Between the two calls, the caller
- * only posts. The token must be held. */
+/* With `on` 1, holds back the transfers that the caller posts next. With 0, passes them to the
+ * network card, with one doorbell for each peer. Between the two calls, the caller only posts. The
+ * token must be held. */
 void progress_gather(sluice_job *job, int on);
 /* Adds to the number of operations whose end no event reports. The token must be held. */
 void progress_unannounced(sluice_job *job, int more);

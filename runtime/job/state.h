@@ -110,7 +110,7 @@ struct sluice_job {
 	struct reach *reach;         /* knows which transport connects which ranks; NULL in
 					groups */
 	struct job_transports {
-		struct transport *list[JOB_TRANSPORTS]; /* groups have those of their root */
+		struct transport *list[JOB_TRANSPORTS]; /* a group uses the list of its root */
 		int n;
 		/* The reasons why transports that the user did not name could not be opened. */
 		char unopened[ERROR_TEXT_BYTES];

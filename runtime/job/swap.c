@@ -110,7 +110,7 @@ static int refuse(sluice_job *job, int rank)
 	return rc;
 }
 
-/* Packs the descriptors, exchanges them, and unpacks those of the ranks whose row counts. */
+/* Packs and exchanges the descriptors. Unpacks the rows of the ranks that are in the round. */
 static int swap(sluice_job *job, const struct swap *s, size_t row, const uint8_t *mine,
 		uint8_t *theirs)
 {

@@ -44,7 +44,7 @@ struct page_who {
 	int32_t rank, size, servers;
 	int32_t pid; /* as the process itself sees it */
 	uint64_t start_ns;
-	uint64_t meeting; /* equal on all ranks of a job, and on hardly any rank of another job */
+	uint64_t meeting; /* equal on all ranks of a job; two jobs almost surely differ */
 };
 struct page_wait {
 	uint64_t since_ns; /* 0: no call of this rank waits */
@@ -75,7 +75,7 @@ struct page_model {
 };
 struct page_numbers {     /* of the model with the same index */
 	uint64_t ns;      /* time at which this was written; 0: not yet */
-	uint64_t version; /* number of steps, or on a server that of its first shard */
+	uint64_t version; /* number of steps; on a server, the version of its first shard */
 	sluice_model_stats stats;
 };
 

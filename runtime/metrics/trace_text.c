@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The row of a model's steps is STEPS_ROW plus the model's number, and that of its READs, which go
- * on while threads work, READS_ROW plus that number. */
+/* A model's steps are in row STEPS_ROW plus the model's number. Its READs, which continue while
+ * threads work, are in row READS_ROW plus that number. */
 enum {
 	CALLS_ROW = 1,
 	MODELS = 1 << 16,

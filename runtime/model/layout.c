@@ -50,7 +50,7 @@ static int make_spans(struct layout *l, const sluice_model_attr *attr, const str
 	}
 	if (attr->n_tensors && at != attr->count)
 		return fail(SLUICE_EINVAL,
-			    "the tensors have %llu elements together, the model has %llu",
+			    "the tensors have %llu elements together, but the model has %llu",
 			    (unsigned long long)at, (unsigned long long)attr->count);
 	add_span(l, at, attr->count, 0, by_tensor);
 	for (size_t i = 0; i < l->n_spans; i++)
@@ -270,8 +270,8 @@ static void shape_sketch(struct shard_layout *s, const struct recipe *recipe)
 	s->sketch_cells = s->sketch_columns * recipe->up.sketch_rows;
 }
 
-/* Returns the first coordinate of a shard. With a transform, it is that of a unit; `before` is the
- * first coordinate of the shard before this one. */
+/* Returns the first coordinate of a shard. With a transform, this is also the first coordinate of a
+ * unit. `before` is the first coordinate of the previous shard. */
 static uint64_t cut_at(const struct layout *l, uint64_t shards, uint64_t i, uint64_t before)
 {
 	const uint64_t even = l->count * i / shards;

@@ -103,8 +103,8 @@ struct update_factors update_factors_of(const struct update *u, unsigned divisor
 }
 
 /* A coordinate that no message names counts as having a gradient of zero, so both averages shrink
- * there too. If the variance is frozen before the coordinate had a gradient, it becomes that of the
- * first gradient; otherwise the step would be divided by epsilon alone. */
+ * there too. If the variance is frozen before the coordinate had a gradient, the first gradient
+ * sets it. Otherwise the step would be divided by epsilon alone. */
 static void apply_adam(const struct update *u, float *restrict sum, float *restrict velocity,
 		       float *restrict variance, const float *restrict params, size_t n, float step)
 {

@@ -42,7 +42,7 @@ int vector_check_type(int type, int gradient, const char *field, const char *fun
 struct vector vector_of(const void *data, uint64_t count, enum value_type type, float scale);
 void vector_run(struct vector *v, const void *data, uint64_t count, enum value_type type,
 		float scale);
-/* Sets the vector to those of the n pieces that are not empty. scale applies to 8-bit pieces
+/* Sets the vector to the n given pieces, and leaves out empty ones. scale applies to 8-bit pieces
  * without their own scale. A scale of 0 means that the pieces are not a gradient, so they must not
  * have 8 bits. Returns 0, SLUICE_ENOMEM, or SLUICE_EINVAL (no data, an invalid type or scale, or a
  * total that is not count). After an error the vector has no pieces. */

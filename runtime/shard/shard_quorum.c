@@ -202,7 +202,7 @@ static int is_expected(const struct quorum_shard *q, int worker)
 	return of->waits || !of->parked || !is_after(of->collective, q->completed);
 }
 
-/* Returns the time in nanoseconds, which in a simulated job is that of turns. */
+/* Returns the time in nanoseconds. In a simulated job, each turn takes a fixed time. */
 static uint64_t time_of(const struct sluice_job *job)
 {
 	const uint64_t turn_ns = 1000000;

@@ -19,8 +19,8 @@ float *local_base(const struct local *local);
 /* Writes the parameters that the last exchange gave to this worker, from coordinate `at` on: the
  * common model less keep= times the residual, which does not change until the next exchange. */
 void local_point(const struct local *local, uint64_t at, size_t n, float *point);
-/* Of a worker with a local model: returns 1 if the next step only counts (signal=drift, between
- * exchanges). */
+/* Returns 1 if this worker has a local model (signal=drift) and its next step is between exchanges,
+ * so that the step is only counted. */
 int local_idles(const struct worker *w);
 /* Returns 1 if the parameters have the same bits on all workers. */
 int local_in_sync(const struct worker *w);

@@ -33,8 +33,8 @@ int quorum_ask(struct worker *w);
 int quorum_park(struct worker *w);
 /* Sets the weight of the following pushes. */
 int quorum_set_weight(struct worker *w, float weight);
-/* Returns the number of publications of a shard between the last two that have this worker's drift;
- * that of the shard with the most. */
+/* Returns how many publications a shard has made between the last two that include this worker's
+ * drift. Shards may differ, and this is the largest number. */
 uint64_t quorum_missed(const struct quorum *quorum);
 /* Returns the smallest number of publications of any shard that this worker has. */
 uint64_t quorum_exchanges(const struct worker *w);

@@ -33,7 +33,8 @@ int target_note(struct worker *w, void *vector, const sluice_segment *given, siz
 /* Returns the memory of the recorded vector. The pull runs on the device of that memory. */
 const void *target_memory(const struct target *t);
 const struct vector *target_vector(const struct target *t);
-/* Returns 1 if deltas are added on a device, whose stream reads their lists. */
+/* Returns 1 if deltas are added on a device. The work in its stream reads a delta's lists after the
+ * call that adds the delta has returned. */
 int target_there(const struct target *t);
 /* Returns 1 if the pull needs all parameters in one vector, so that its ranges cannot be handled
  * separately. */

@@ -119,7 +119,7 @@ static const enum trace_kind innermost_first[] = {
 enum { KINDS = sizeof(innermost_first) / sizeof(innermost_first[0]) };
 
 struct row {
-	uint64_t cells[CELLS / 64]; /* a bit for each cell in which this goes on */
+	uint64_t cells[CELLS / 64]; /* a bit for each cell in which this is under way */
 	int n;                      /* slices */
 	int64_t begin_ns, end_ns;
 };

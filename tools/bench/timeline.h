@@ -11,7 +11,7 @@ struct timeline;
 struct timeline *timeline_open(sluice_model *model);
 /* Called before the model is closed. *timeline may be NULL. */
 void timeline_close(struct timeline **timeline);
-/* A step has gone on from began_ns to ended_ns. All workers report the same steps. */
+/* A step took from began_ns to ended_ns. All workers report the same steps. */
 void timeline_step(struct timeline *timeline, uint64_t began_ns, uint64_t ended_ns);
 /* Rank 0 prints the slices of all workers in one step: of the last steps, the one that took the
  * median time on rank 0. With json, it prints the member "timeline" of an object. Collective over

@@ -40,8 +40,8 @@ void node_list(const struct node *node, struct names *names, const char *format,
  * name. */
 const char *node_name(void);
 
-/* The result of running a program for at most five seconds. The output is that of both streams, up
- * to capacity - 1 bytes. */
+/* The result of running a program for at most five seconds. The output contains both of its
+ * streams, up to capacity - 1 bytes. */
 enum asked {
 	ASKED_ANSWERED = 0, /* the program ended with status 0 */
 	ASKED_ABSENT,       /* the program is not in PATH, or the root is not / */

@@ -31,7 +31,7 @@ struct options {
 	int plan;              /* 1: print the plan of the recipe, and do not train */
 	enum inner_kind inner; /* INNER_NONE: not given */
 	enum progress_kind progress;
-	int64_t sleep_rank, nan_rank;  /* -1: nobody */
+	int64_t sleep_rank, nan_rank;  /* -1: no rank */
 	uint64_t sleep_step, nan_step; /* steps count from 1 */
 	double sleep_seconds;
 };
