@@ -34,8 +34,7 @@ enum {
 
 enum section_kind {
 	SECTION_RECIPE = 1, /* text, which only checkpoint_file.c writes and compares */
-	/* numbers: the bits of the learning rate, and as bit 32 whether a new reference is
-	 * needed */
+	/* numbers: the bits of the learning rate; bit 32 is 1 if a new reference is needed */
 	SECTION_WORKER,
 	SECTION_WORKER_RESIDUAL,
 	SECTION_WORKER_VELOCITY,

@@ -259,8 +259,8 @@ static int read_method(struct draft *d)
 
 	if (d->recipe.automatic)
 		return fail(SLUICE_EINVAL,
-			    "recipe: auto together with the method \"%s\", which already "
-			    "determines what is sent: remove one of the two",
+			    "recipe: auto cannot be combined with the method \"%s\", which "
+			    "already determines what is sent: remove one of the two",
 			    d->method->name);
 	while (!rc && (rest = next_word(rest, &w)) != NULL)
 		if (!(said >> axis_at(w.text) & 1))

@@ -178,11 +178,11 @@ TEST(recipe_parse__two_methods_or_auto_beside_one__are_refused)
 {
 	expect_refused("bitopk scalecom", "\"bitopk\" and \"scalecom\" are two methods");
 	expect_refused("method=bitopk scalecom", "\"bitopk\" and \"scalecom\" are two methods");
-	expect_refused("method=bitopk auto", "auto together with the method \"bitopk\"");
+	expect_refused("method=bitopk auto", "auto cannot be combined with the method \"bitopk\"");
 	expect_refused("method=scalcom", "\"method=scalcom\" names no method|method=scalecom\"?");
 	expect_refused("method=", "\"method=\" names no method|sluice-train --methods");
-	expect_refused("bitopk auto", "auto together with the method \"bitopk\"");
-	expect_refused("auto bitopk", "auto together with the method \"bitopk\"");
+	expect_refused("bitopk auto", "auto cannot be combined with the method \"bitopk\"");
+	expect_refused("auto bitopk", "auto cannot be combined with the method \"bitopk\"");
 	expect_refused("scalecom down=topk(0.1)", "write down=all");
 }
 

@@ -176,7 +176,7 @@ CASE(load__counts_of_images_and_labels_disagree_fails)
 CASE(load__images_shorter_than_header_fails)
 {
 	files_cut("train-images-idx3-ubyte", 16 + ROWS * PIXELS - 3);
-	expect_refusal("train-images-idx3-ubyte is too short", "3 bytes");
+	expect_refusal("train-images-idx3-ubyte is too short", "3 more bytes");
 }
 
 CASE(load__images_longer_than_header_fails)
