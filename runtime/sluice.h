@@ -251,10 +251,10 @@ SLUICE_API int sluice_model_open(sluice_job *job, const sluice_model_attr *attr,
 				 sluice_model **model_out);
 
 /* Opens n models as n calls of sluice_model_open() do, but each exchange between the ranks serves all
- * of them, so it takes little longer than one call. attrs, params and models_out have n elements,
- * and all attributes have the same size. All models are opened on all ranks, or none is. Until the
- * call returns, rank 0 keeps another copy of all parameters. n: 1 .. 65535, the same on all ranks.
- * Errors: as sluice_model_open(). Thread class: object (job). */
+ * of them. Only the parameters are copied model by model. attrs, params and models_out have n
+ * elements, and all attributes have the same size. All models are opened on all ranks, or none is.
+ * Until the call returns, rank 0 keeps another copy of all parameters. n: 1 .. 65535, the same on
+ * all ranks. Errors: as sluice_model_open(). Thread class: object (job). */
 SLUICE_API int sluice_models_open(sluice_job *job, size_t n, const sluice_model_attr *attrs,
 				  void *const *params, sluice_model **models_out);
 

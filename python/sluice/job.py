@@ -178,7 +178,7 @@ class Job:
         return Model(self, params, recipe, **options)
 
     def open_many(self, requests: Sequence[Dict[str, Any]]) -> List[Model]:
-        """Opens several models with the waits of one: ``job.open_many([dict(params=a), dict(params=b, shards=2)])``.
+        """Opens several models with fewer waits: ``job.open_many([dict(params=a), dict(params=b, shards=2)])``.
 
         requests: for each model the arguments of open() as a dictionary. On all ranks, with equal ones.
         """
