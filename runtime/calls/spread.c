@@ -21,10 +21,9 @@ static int read_from_rank0(sluice_model *model, const uint8_t *descriptor)
 {
 	sluice_job *job = model->job;
 	const size_t piece = layout_part_bytes(&model->layout);
-	struct endpoint *e = job->peers[0].endpoint;
 	struct remote *source = NULL;
 	struct region *buffer = NULL;
-	int rc = e->transport->ops->remote_open(e, descriptor, &source);
+	int rc = peers_open_region(job, 0, descriptor, &source);
 	if (!rc && source->bytes < model->layout.count * sizeof(float))
 		rc = fail(SLUICE_EWIRE, "%s offers fewer parameters than the model has",
 			  rank_text(job, 0));
@@ -50,7 +49,7 @@ static int read_from_rank0(sluice_model *model, const uint8_t *descriptor)
 	}
 	region_close(&buffer);
 	if (source)
-		e->transport->ops->remote_close(&source);
+		source->endpoint->transport->ops->remote_close(&source);
 	return rc;
 }
 

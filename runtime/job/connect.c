@@ -66,7 +66,7 @@ static int finish_peer(sluice_job *job, int peer)
 	int rc = ops->ready ? ops->ready(p->endpoint) : 1;
 	if (rc <= 0)
 		return rc;
-	if ((rc = ops->control(p->endpoint, &p->control)))
+	if ((rc = peers_open_region(job, peer, NULL, &p->control)))
 		return rc;
 	heart_met(job, peer);
 	if (p->control->bytes < (uint64_t)job->size * LINE_BYTES)
@@ -244,7 +244,7 @@ int connect_lines(sluice_job *group, int peer, const uint8_t *descriptor)
 	struct peer *p = &group->peers[peer];
 
 	TOKEN_HELD(group);
-	int rc = p->endpoint->transport->ops->remote_open(p->endpoint, descriptor, &p->control);
+	int rc = peers_open_region(group, peer, descriptor, &p->control);
 	if (!rc && p->control->bytes < (uint64_t)group->size * LINE_BYTES)
 		rc = fail(SLUICE_EWIRE, "%s gave a control region of %llu bytes: too small",
 			  rank_text(group, peer), (unsigned long long)p->control->bytes);

@@ -11,6 +11,7 @@
 #include "job/members.h"
 #include "job/page.h"
 #include "job/progress_token.h"
+#include "rdma/transport.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -39,6 +40,19 @@ int job_fail_here(sluice_job *job, int held, int code, const char *format, ...)
 	if (!held)
 		progress_release(job);
 	return rc;
+}
+
+int peers_open_region(sluice_job *job, int peer, const uint8_t *descriptor, struct remote **out)
+{
+	struct endpoint *e = job->peers[peer].endpoint;
+	const struct transport_ops *ops = e->transport->ops;
+	const int rc = descriptor ? ops->remote_open(e, descriptor, out) : ops->control(e, out);
+	char why[ERROR_TEXT_BYTES];
+
+	if (rc != SLUICE_EPEER)
+		return rc;
+	snprintf(why, sizeof why, "%s", sluice_last_error());
+	return fail(rc, "%s is lost: %s", rank_text(job, peer), why);
 }
 
 static void lost_here(sluice_job *job, int peer, const char *why)

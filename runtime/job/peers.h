@@ -3,6 +3,7 @@
 #ifndef RUNTIME_PEERS_H
 #define RUNTIME_PEERS_H
 #include "sluice.h"
+struct remote;
 
 /* Limits the reports of other ranks that this rank logs to ten in a minute. */
 struct report_limit {
@@ -12,6 +13,11 @@ struct report_limit {
 /* Returns 1 if a report that arrives now is logged. *suppressed_out: the number of reports that
  * were not logged in the minute before, to be logged first. */
 int reports_pass(struct report_limit *limit, uint64_t now, unsigned *suppressed_out);
+
+/* Opens a peer's region, or its control region if descriptor is NULL. Fails as remote_open of the
+ * transport does; with SLUICE_EPEER, which means that the peer has ended, the message names it as
+ * lost. Needs no token. */
+int peers_open_region(sluice_job *job, int peer, const uint8_t *descriptor, struct remote **out);
 
 /* Records the first failure of the job, logs it, and reports to all living peers which rank is to
  * blame. Returns code, or the code of an earlier failure. The token must be held, here and

@@ -68,11 +68,9 @@ static int open_remotes(sluice_region *region, const uint8_t *theirs)
 				region->window->bytes);
 	}
 	for (int p = 0; p < job->size; p++) {
-		struct endpoint *e = job->peers[p].endpoint;
 		if (!round_has(job, p) || !job->peers[p].control)
 			continue;
-		int rc = e->transport->ops->remote_open(e, theirs + (size_t)p * ROW,
-							&region->remotes[p]);
+		int rc = peers_open_region(job, p, theirs + (size_t)p * ROW, &region->remotes[p]);
 		if (!rc && region->remotes[p]->bytes != region->window->bytes)
 			rc = fail(SLUICE_EWIRE,
 				  "sluice_region_open: %s described %llu bytes instead of %zu",

@@ -5,6 +5,7 @@
 #include "job/collective.h"
 #include "job/describe.h"
 #include "job/living.h"
+#include "job/peers.h"
 #include "job/state.h"
 #include "job/swap.h"
 #include "rdma/transport.h"
@@ -222,8 +223,7 @@ static int open_remote(const struct home *home, int peer, const uint8_t *descrip
 
 	if (!need || !round_has(job, peer))
 		return 0;
-	struct endpoint *e = job->peers[peer].endpoint;
-	int rc = e->transport->ops->remote_open(e, descriptor, out);
+	int rc = peers_open_region(job, peer, descriptor, out);
 	if (rc == SLUICE_EPEER && job_elastic(job) && peer < job->workers)
 		return 0; /* the peer has ended, and an event will report that */
 	if (!rc && (*out)->bytes < need)
