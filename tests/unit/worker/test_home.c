@@ -3,6 +3,8 @@
  * holders get each message, a slot is free when both have consumed it, and publications come from
  * the holder whose epoch is current. */
 #include "base/bytes.h"
+#include "base/error.h"
+#include "job/peers.h"
 #include "model/home.h"
 #include "rdma/ring.h"
 #include "worker/lane.h"
@@ -23,7 +25,8 @@ static struct {
 	sluice_job job;
 	struct worker worker;
 	sluice_model model;
-	int full[RANKS]; /* 1: the queue to that rank is full */
+	int full[RANKS];  /* 1: the queue to that rank is full */
+	int ended[RANKS]; /* 1: that rank's memory can no longer be opened */
 	unsigned posted[RANKS];
 	struct transfer last[RANKS];
 	uint8_t bytes[RANKS][BYTES]; /* the bytes that the last put wrote */
@@ -58,8 +61,11 @@ static int describe(struct endpoint *e, const struct region *region,
 static int open_there(struct endpoint *e, const uint8_t descriptor[REGION_DESCRIPTOR_BYTES],
 		      struct remote **out)
 {
-	struct region_there *there = calloc(1, sizeof(*there));
+	struct region_there *there;
 
+	if (w.ended[e->peer])
+		return fail_quietly(SLUICE_EPEER, "there is no such file");
+	there = calloc(1, sizeof(*there));
 	assert_non_null(there);
 	there->remote = (struct remote){ .endpoint = e, .bytes = REMOTE_BYTES };
 	*out = &there->remote;
@@ -219,6 +225,23 @@ TEST(open__two_holders__each_shard_has_both_and_is_read_from_the_first)
 			assert_ptr_equal(home_holder(w.model.home, s, k)->window->endpoint,
 					 &w.endpoint[rank_of(s, k)]);
 	}
+	close_worker();
+}
+
+/* A rank may end between its offer and the moment at which another rank opens the region. */
+TEST(open_region__rank_has_ended__the_error_names_it_as_lost)
+{
+	const uint8_t descriptor[REGION_DESCRIPTOR_BYTES] = { 1 };
+	struct remote *remote = NULL;
+
+	open_worker(HOLDERS);
+	w.ended[2] = 1;
+	assert_int_equal(peers_open_region(&w.job, 2, descriptor, &remote), SLUICE_EPEER);
+	assert_null(remote);
+	assert_non_null(strstr(sluice_last_error(), "rank 2"));
+	assert_non_null(strstr(sluice_last_error(), "is lost: there is no such file"));
+	assert_int_equal(peers_open_region(&w.job, 1, descriptor, &remote), 0);
+	close_there(&remote);
 	close_worker();
 }
 
