@@ -250,8 +250,8 @@ typedef struct sluice_model_attr {
 SLUICE_API int sluice_model_open(sluice_job *job, const sluice_model_attr *attr, void *params,
 				 sluice_model **model_out);
 
-/* Opens n models as n calls of sluice_model_open() do, but each exchange between the ranks serves all
- * of them. Only the parameters are copied model by model. attrs, params and models_out have n
+/* Opens n models as n calls of sluice_model_open() do, but each exchange between the ranks serves
+ * all of them. Only the parameters are copied model by model. attrs, params and models_out have n
  * elements, and all attributes have the same size. All models are opened on all ranks, or none is.
  * Until the call returns, rank 0 keeps another copy of all parameters. n: 1 .. 65535, the same on
  * all ranks. Errors: as sluice_model_open(). Thread class: object (job). */

@@ -42,13 +42,16 @@ static void describe_difference(const uint8_t *a, const uint8_t *b, char *text, 
 		{ COMPARED_ORDER, "as number %llu and as number %llu" },
 		{ COMPARED_CHANNEL, "after models of %llu and %llu shards" },
 		{ COMPARED_UNEVEN, "with uneven=%llu and uneven=%llu in the attributes" },
-		{ COMPARED_PARAM_TYPE, "with param_type=%llu and param_type=%llu in the attributes" },
+		{ COMPARED_PARAM_TYPE,
+		  "with param_type=%llu and param_type=%llu in the attributes" },
 		{ COMPARED_COUNT, "of %llu and %llu parameters" },
 		{ COMPARED_SHARDS, "of %llu and %llu shards" },
 		{ COMPARED_TENSORS, "of %llu and %llu tensors" },
-		{ COMPARED_WARMUP, "with a warm-up of %llu and %llu steps (warmup=, steps_per_epoch)" },
+		{ COMPARED_WARMUP,
+		  "with a warm-up of %llu and %llu steps (warmup=, steps_per_epoch)" },
 	};
-	const char *x_text = (const char *)a + COMPARED_TEXT, *y_text = (const char *)b + COMPARED_TEXT;
+	const char *x_text = (const char *)a + COMPARED_TEXT;
+	const char *y_text = (const char *)b + COMPARED_TEXT;
 	for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
 		uint64_t x = get_le64(a + 8 * numbers[i].which),
 			 y = get_le64(b + 8 * numbers[i].which);
@@ -119,7 +122,8 @@ static int compare_rows(const sluice_job *job, uint8_t *rows, int *others_out)
 		char difference[ERROR_TEXT_BYTES];
 		if (!round_has(job, r))
 			continue;
-		*others_out |= get_le64(row + 8 * COMPARED_OTHERS) != get_le64(terms + 8 * COMPARED_OTHERS);
+		*others_out |= get_le64(row + 8 * COMPARED_OTHERS) !=
+			       get_le64(terms + 8 * COMPARED_OTHERS);
 		if (!memcmp(row, terms, COMPARED_SAME))
 			continue;
 		describe_difference(terms, row, difference, sizeof difference);

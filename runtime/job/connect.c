@@ -144,7 +144,8 @@ static int meet_member(sluice_job *job, int member, const uint8_t *descriptor)
 	if (!rc)
 		return 0;
 	snprintf(why, sizeof(why), "%s", sluice_last_error());
-	return fail(rc, "the rows of %s cannot be opened: %s", rank_text(job, member), why);
+	return fail(rc, "%s%s: its rows cannot be opened: %s", rank_text(job, member),
+		    rc == SLUICE_EPEER ? " is lost" : "", why);
 }
 
 /* The first round of a job with hubs: the members send the descriptors of their rows to their

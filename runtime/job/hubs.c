@@ -2,7 +2,6 @@
  * See hubs.h. */
 #include "job/hubs.h"
 #include "base/bytes.h"
-#include "job/peers.h"
 #include "job/state.h"
 #include <stdlib.h>
 #include <string.h>
@@ -265,10 +264,11 @@ int hubs_arrived(sluice_job *job, int peer, uint32_t index)
 
 int hubs_meet(sluice_job *job, int member, const uint8_t *descriptor)
 {
+	struct endpoint *e = job->peers[member].endpoint;
 	struct remote **rows = &job->hubs->members[member];
 
 	TOKEN_HELD(job);
-	int rc = peers_open_region(job, member, descriptor, rows);
+	int rc = e->transport->ops->remote_open(e, descriptor, rows);
 
 	if (!rc && (*rows)->bytes < head_offset(job, job->size))
 		rc = fail(SLUICE_EWIRE, "its rows have %llu bytes, which is too few",
