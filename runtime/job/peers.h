@@ -3,6 +3,7 @@
 #ifndef RUNTIME_PEERS_H
 #define RUNTIME_PEERS_H
 #include "sluice.h"
+
 struct remote;
 
 /* Limits the reports of other ranks that this rank logs to ten in a minute. */
@@ -14,9 +15,9 @@ struct report_limit {
  * were not logged in the minute before, to be logged first. */
 int reports_pass(struct report_limit *limit, uint64_t now, unsigned *suppressed_out);
 
-/* Opens a peer's region, or its control region if descriptor is NULL. Fails as remote_open of the
- * transport does; with SLUICE_EPEER, which means that the peer has ended, the message names it as
- * lost. Needs no token. */
+/* Opens a peer's region, or its control region if descriptor is NULL. Fails as remote_open() and
+ * control() of the transport do. With SLUICE_EPEER the peer has ended, and the message names it as
+ * lost. The token need not be held. */
 int peers_open_region(sluice_job *job, int peer, const uint8_t *descriptor, struct remote **out);
 
 /* Records the first failure of the job, logs it, and reports to all living peers which rank is to
