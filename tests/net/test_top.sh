@@ -28,10 +28,11 @@ says once "4 of 4 ranks are shown, on 4 nodes" || { cat once; fail "--once does 
 readers() { pgrep -f -- "^[^ ]*sluice-top --relay --job $id"; } # without srun, whose command line has the same words
 view() { # starts a viewer and waits until it shows all ranks
 	local tries
+	rm -f screen # of an earlier viewer: the new one may open its file only after the first look
 	script -qec "stty rows 40 cols 120; exec '$top' --nodes --job $id --interval 0.2" /dev/null >screen 2>&1 </dev/null &
 	viewer=$!
 	for ((tries = 0; tries < 1200; tries++)); do
-		! grep -q "4 of 4 ranks are shown" screen || break
+		! grep -qs "4 of 4 ranks are shown" screen || break
 		sleep 0.1
 	done
 	[ $tries -lt 1200 ] && [ "$(readers | wc -l)" = 4 ] || { cat -v screen | tail -n 30; fail "the viewer does not show 4 ranks"; }
