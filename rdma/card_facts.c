@@ -50,7 +50,7 @@ static int open_both(const struct transport_config *config, struct both *b)
 
 static int connect_both(struct both *b)
 {
-	const uint64_t until = now_ns() + (uint64_t)CONNECT_MS * 1000000;
+	const uint64_t until = now_ns() + (uint64_t)CONNECT_MS * NS_PER_MS;
 	struct event events[16];
 
 	for (int ready = 0; ready < 2;) {

@@ -23,7 +23,6 @@ enum {
 	/* A server repeats its acceptance only after this time, even if the request is repeated
 	 * more often. */
 	AGAIN_MS = REPEAT_MS / 2,
-	NS_PER_MS = 1000000,
 	NUMBER_MOST = 0xffffff
 };
 _Static_assert((int)FRAME_MAX <= (int)DATAGRAM_BYTES, "a frame does not fit into a datagram");

@@ -134,7 +134,7 @@ static void take_sends(struct datagrams *d)
 /* If a card has not completed datagrams in time, this waits again only after it completes one. */
 void datagrams_forget(struct datagrams *d, struct ibv_ah *ah)
 {
-	const uint64_t until = now_ns() + (uint64_t)LEAVE_MS * 1000000;
+	const uint64_t until = now_ns() + (uint64_t)LEAVE_MS * NS_PER_MS;
 
 	take_sends(d);
 	while (!d->failed && d->done < d->sent && !d->hung) {

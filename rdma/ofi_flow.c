@@ -2,6 +2,7 @@
  * See ofi_flow.h. Transfers stay in a ring until all their pieces are complete: `oldest` is the
  * oldest one, `next` the first one that is not fully posted, `end` the next free place. */
 #include "rdma/ofi_flow.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "rdma/ofi_count.h"
 #include "rdma/stream.h"
@@ -12,13 +13,9 @@
 #include <string.h>
 
 enum { REFUSED_NS = 20000, REFUSALS_MAX = 50 };
-/* Up to 8 MiB are under way, more than Linux buffers by default (tcp_wmem). */
-static const struct stream_limits over_tcp = { .piece_bytes = 1 << 19,
-					       .least_bytes = 1 << 14,
-					       .begin = 2,
-					       .least = 2,
-					       .most = 16,
-					       .wait_ns = 5000000 };
+/* A piece over TCP takes at most this share of the time after which a silent peer is lost, so that
+ * the peer shows a sign of life in time even where segments are dropped and sent again. */
+enum { PIECES_PER_LOST_AFTER = 50 };
 struct entry {
 	struct transfer x;
 	struct ofi_target target;
@@ -51,6 +48,7 @@ struct ofi_flow {
 					floor is under way */
 	uint16_t high;               /* the upper half of the last notice's immediate */
 	int stream;                  /* 1: all bytes for the peer go through one stream */
+	struct stream_limits limits; /* of large */
 	struct stream large[2];      /* [0]: pieces of puts, [1]: pieces of gets */
 	uint32_t oldest, next, end;  /* counted modulo 2^32, which FLOW_TRANSFERS divides */
 	int out, puts_out;           /* pieces */
@@ -78,7 +76,16 @@ int ofi_flow_open(const struct ofi_flow_config *config, struct ofi_flow **out)
 	f->ordered = ofi_fabric_is_ordered(config->fabric);
 	f->counted = !config->by_message && ofi_fabric_notice(config->fabric) == OFI_NOTICE_NARROW;
 	f->stream = ofi_fabric_is_tcp(config->fabric);
-	f->large[0] = f->large[1] = stream_new(&over_tcp);
+	/* Up to 8 MiB are under way, more than Linux buffers by default (tcp_wmem). */
+	f->limits = (struct stream_limits){ .piece_bytes = 1 << 19,
+					    .least_bytes = 1 << 14,
+					    .begin = 2,
+					    .least = 2,
+					    .most = 16,
+					    .wait_ns = 5000000,
+					    .long_ns = (uint64_t)config->lost_after_ms * NS_PER_MS /
+						       PIECES_PER_LOST_AFTER };
+	f->large[0] = f->large[1] = stream_new(&f->limits);
 	for (int i = 0; i < FLOW_PIECES; i++) {
 		f->pieces[i].flow = f;
 		f->pieces[i].free = f->free;

@@ -41,7 +41,7 @@ static inline uint32_t ofi_flow_mix(uint32_t token, uint32_t imm)
 }
 
 struct ofi_flow_config {
-	int peer;
+	int peer, lost_after_ms;
 	fi_addr_t address;
 	struct ofi_fabric *fabric;
 	struct ofi_memory *memory;

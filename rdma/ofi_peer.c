@@ -11,7 +11,7 @@
 #include <string.h>
 
 /* CLOSED_MS applies at the end of a job */
-enum { NS_PER_MS = 1000000, REFUSED_MS = 900, CLOSED_MS = 5 };
+enum { REFUSED_MS = 900, CLOSED_MS = 5 };
 
 enum state {
 	JOINING, /* its proof is not complete */
@@ -81,6 +81,7 @@ static int open_peer(struct ofi_peer *p, int number, const uint8_t *name, enum o
 	struct ofi_peers *all = p->all;
 	const int rank = p->endpoint.peer;
 	struct ofi_flow_config flow = { .peer = rank,
+					.lost_after_ms = all->lost_after_ms,
 					.fabric = all->fabric,
 					.memory = all->memory,
 					.events = all->events,

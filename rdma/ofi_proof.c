@@ -4,6 +4,7 @@
  * region. Fields that a kind does not need are zero. */
 #include "rdma/ofi_proof.h"
 #include "base/bytes.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "sluice.h"
@@ -21,7 +22,7 @@ enum {
 						    the control descriptor */
 };
 _Static_assert(CONTROL_AT + REGION_HEAD_BYTES == OFI_FRAME_BYTES, "a message has another size");
-enum { AGAIN_MS = 500, CHALLENGE_AGE_MS = 60000, NS_PER_MS = 1000000 };
+enum { AGAIN_MS = 500, CHALLENGE_AGE_MS = 60000 };
 
 /* The label of each kind's tag. */
 static const enum auth_label labels[] = { [CHALLENGE] = AUTH_CHALLENGE,

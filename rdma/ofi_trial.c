@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BYTES = 16, TRIAL_MS = 500, NS_PER_MS = 1000000, NAME_BYTES = 256, PATTERN_BYTES = 256 };
+enum { BYTES = 16, TRIAL_MS = 500, NAME_BYTES = 256, PATTERN_BYTES = 256 };
 /* The parts of host memory in a test of device memory. */
 enum { PATTERN, ECHO, SAVED, PARTS };
 

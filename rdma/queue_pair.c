@@ -130,7 +130,7 @@ static int bind_keys(struct queue_pair *p)
 	while ((rc = rights_bind(c->rights, c->log)) == SLUICE_EAGAIN) {
 		now = now_ns();
 		if (queues_poll(c->queues) || !until)
-			until = now + (uint64_t)ROOM_MS * 1000000;
+			until = now + (uint64_t)ROOM_MS * NS_PER_MS;
 		else if (now > until)
 			return fail(SLUICE_EDEVICE,
 				    "verbs: memory windows for rank %d could not be bound: its "

@@ -325,7 +325,7 @@ static void drain(struct queues *q)
  * Specification, 10.3.1). Soft-RoCE of Linux 6.1 reports nothing. */
 static void await_last_receive(struct queues *q, struct owned *pair)
 {
-	const uint64_t until = now_ns() + (uint64_t)LAST_WQE_MS * 1000000;
+	const uint64_t until = now_ns() + (uint64_t)LAST_WQE_MS * NS_PER_MS;
 	int looks = 0;
 
 	if (!q->ends_seen && q->ends_missed >= LAST_WQE_MISSED)

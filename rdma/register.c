@@ -138,7 +138,7 @@ failed:
  * complete. */
 static int loop_run(struct loop *loop, int side, struct ibv_send_wr *wr, char why[PROVE_WHY_BYTES])
 {
-	uint64_t until = now_ns() + (uint64_t)RUN_MS * 1000000;
+	uint64_t until = now_ns() + (uint64_t)RUN_MS * NS_PER_MS;
 	struct ibv_send_wr *bad;
 	struct ibv_wc wc;
 	int got = 0, err;

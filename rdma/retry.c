@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * See retry.h. */
 #include "rdma/retry.h"
+#include "base/clock.h"
 
 enum {
 	REFUSALS_MAX = 5, /* number of wrong proofs before the peer is given up */
@@ -10,8 +11,7 @@ enum {
 	DOUBLINGS_MAX = 4,
 	LENGTHS = 3, /* number of different time limits for tries to reconnect */
 	TRY_LEAST_MS = 200,
-	WAIT_LEAST_MS = 20,
-	NS_PER_MS = 1000000
+	WAIT_LEAST_MS = 20
 };
 
 static unsigned doublings(const struct retry *retry)

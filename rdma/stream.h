@@ -4,17 +4,14 @@
  * queue pair. The limit is the number of pieces that the link carries in one round trip plus
  * wait_ns. Fewer pieces would leave the link idle, and more would only delay everything else. Both
  * the rate and the round trip are measured. Where the peer's share of the link is so small that one
- * piece takes several times wait_ns, as in an incast, pieces are halved, so that some end while a
+ * piece takes longer than long_ns, as in an incast, pieces are halved, so that some end while a
  * heartbeat waits. Called by ofi_flow.c and sendlog.c. */
 #ifndef RDMA_STREAM_H
 #define RDMA_STREAM_H
 #include <stddef.h>
 #include <stdint.h>
 
-enum {
-	STREAM_SMALL_BYTES = 1 << 17, /* shorter pieces count only if they have the full size */
-	STREAM_LONG = 4               /* pieces that take this many times wait_ns are halved */
-};
+enum { STREAM_SMALL_BYTES = 1 << 17 /* shorter pieces count only if they have the full size */ };
 
 struct stream_limits {
 	size_t piece_bytes; /* at most */
@@ -22,6 +19,7 @@ struct stream_limits {
 	int begin;          /* number of pieces under way before any was measured */
 	int least, most;
 	uint64_t wait_ns;
+	uint64_t long_ns; /* pieces that take longer are halved */
 };
 
 struct stream {
@@ -84,11 +82,10 @@ static inline void stream_resize(struct stream *s, uint64_t each, uint64_t most,
 	const uint64_t takes = (uint64_t)under_way * each;
 
 	if (s->piece < l->piece_bytes &&
-	    (most > (uint64_t)l->most || 2 * each <= 3 * l->wait_ns || takes < 2 * s->alone_ns)) {
+	    (most > (uint64_t)l->most || 8 * each <= 3 * l->long_ns || takes < 2 * s->alone_ns)) {
 		s->piece *= 2;
 		s->most = s->most / 2 > l->least ? s->most / 2 : l->least;
-	} else if (s->piece > l->least_bytes && each > STREAM_LONG * l->wait_ns &&
-		   s->most <= 2 * l->least && takes > 4 * s->alone_ns) {
+	} else if (s->piece > l->least_bytes && each > l->long_ns && s->most <= 2 * l->least && takes > 4 * s->alone_ns) {
 		s->piece /= 2;
 		s->most = l->least;
 	}

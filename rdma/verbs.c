@@ -730,7 +730,7 @@ static int verbs_open(const struct transport_config *config, struct transport **
 /* Waits up to a second until the last messages are sent, because the process may end next. */
 static void flush_logs(struct verbs *v)
 {
-	const uint64_t until = now_ns() + (uint64_t)CLOSE_MS * 1000000;
+	const uint64_t until = now_ns() + (uint64_t)CLOSE_MS * NS_PER_MS;
 	int waiting, i;
 
 	for (i = 0; i < v->n_peers; i++)

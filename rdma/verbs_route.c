@@ -16,8 +16,7 @@
 
 enum {
 	AT_ONCE = 64,
-	NOBODYS_PORT = 9, /* "discard": no service uses it over RDMA */
-	NS_PER_MS = 1000000
+	NOBODYS_PORT = 9 /* "discard": no service uses it over RDMA */
 };
 
 struct trial {

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * See budget.h. */
 #include "job/budget.h"
+#include "base/clock.h"
 #include "base/log.h"
 
 /* A peer is lost if 17 of 20 heartbeats do not arrive. The other three allow for a delay of one
  * beat in sending and one in reading, so that the peer is reported within lost_after. */
-enum { BEATS = 20, BEATS_MISSED = 17, BEATS_DOUBTED = 4, NS_PER_MS = 1000000 };
+enum { BEATS = 20, BEATS_MISSED = 17, BEATS_DOUBTED = 4 };
 
 /* A rank that beats but makes no progress must be given up before other ranks' waits time out and
  * end the job: with on_failure=continue it can still be dropped. A rank in a long step that holds

@@ -131,7 +131,7 @@ static struct joining begin_joining(sluice_job *job)
 {
 	return (struct joining){
 		.job = job,
-		.give_up_ns = now_ns() + (uint64_t)job->settings.patience.boot_timeout_ms * 1000000,
+		.give_up_ns = now_ns() + (uint64_t)job->settings.patience.boot_timeout_ms * NS_PER_MS,
 		.culprit = job->rank
 	};
 }

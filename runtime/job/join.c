@@ -81,7 +81,7 @@ static int open_transport(sluice_job *job, const struct transport_ops *ops, int 
 		.expected = hubs_peers(job),
 		.neighbours = job->sim_rank ? sim_rank_neighbours(job->sim_rank) : NULL,
 		.lost_after_ms = job->settings.patience.lost_after_ms,
-		.link_lost_after_ms = (int)(job->budget.link_lost_ns / 1000000),
+		.link_lost_after_ms = (int)(job->budget.link_lost_ns / NS_PER_MS),
 	};
 	if (job->sim_rank)
 		config.queue_depth = SIMULATED_QUEUE_DEPTH +

@@ -12,13 +12,14 @@ static const struct stream_limits limits = { .piece_bytes = PIECE,
 					     .least = 2,
 					     .most = MOST,
 					     .wait_ns = 5000000 };
-/* The limits of the transport over TCP. */
+/* The limits of the transport over TCP with SLUICE_LOST_AFTER=1s. */
 static const struct stream_limits shrinking = { .piece_bytes = PIECE,
 						.least_bytes = LEAST,
 						.begin = 2,
 						.least = 2,
 						.most = MOST,
-						.wait_ns = 5000000 };
+						.wait_ns = 5000000,
+						.long_ns = 20000000 };
 
 struct link {
 	double bits, way_s; /* way_s: the round trip */
@@ -182,6 +183,29 @@ TEST(incast__of_eight__delays_nothing_for_long_and_then_one_uses_the_link)
 		fail_msg("a piece takes %g s on a link that became slow", c.most_wait_s);
 	run(&alone, &shrinking, 1);
 	assert_true(alone.used > 0.95);
+}
+
+/* Four ranks that send to one at 1 Gb/s give each stream a piece of the full size in 13 ms. With
+ * the default of SLUICE_LOST_AFTER, that is short, so the pieces of all streams stay whole. A stream
+ * that begins late grows, too, although the others already fill the queue. */
+TEST(incast__of_three_with_more_patience__keeps_the_pieces_whole)
+{
+	struct stream_limits patient = shrinking;
+	static struct incast c;
+
+	patient.long_ns = 100000000;
+	c = (struct incast){ .bits = 1e9, .active = 2 };
+	for (int i = 0; i < SENDERS; i++) {
+		c.of[i] = stream_new(&patient);
+		stream_alone(&c.of[i], 200000);
+	}
+	while (c.now < 1)
+		incast_step(&c);
+	c.active = 3;
+	while (c.now < 3)
+		incast_step(&c);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(c.of[i].piece, PIECE);
 }
 
 /* A piece of the size ends at each tick, and another one is posted. */
