@@ -85,7 +85,8 @@ static inline void stream_resize(struct stream *s, uint64_t each, uint64_t most,
 	    (most > (uint64_t)l->most || 8 * each <= 3 * l->long_ns || takes < 2 * s->alone_ns)) {
 		s->piece *= 2;
 		s->most = s->most / 2 > l->least ? s->most / 2 : l->least;
-	} else if (s->piece > l->least_bytes && each > l->long_ns && s->most <= 2 * l->least && takes > 4 * s->alone_ns) {
+	} else if (s->piece > l->least_bytes && each > l->long_ns && s->most <= 2 * l->least &&
+		   takes > 4 * s->alone_ns) {
 		s->piece /= 2;
 		s->most = l->least;
 	}

@@ -129,11 +129,11 @@ static int all_connected(void *context)
 
 static struct joining begin_joining(sluice_job *job)
 {
-	return (struct joining){
-		.job = job,
-		.give_up_ns = now_ns() + (uint64_t)job->settings.patience.boot_timeout_ms * NS_PER_MS,
-		.culprit = job->rank
-	};
+	const uint64_t boot_timeout_ms = (uint64_t)job->settings.patience.boot_timeout_ms;
+
+	return (struct joining){ .job = job,
+				 .give_up_ns = now_ns() + boot_timeout_ms * NS_PER_MS,
+				 .culprit = job->rank };
 }
 
 static int meet_member(sluice_job *job, int member, const uint8_t *descriptor)

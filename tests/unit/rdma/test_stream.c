@@ -185,9 +185,9 @@ TEST(incast__of_eight__delays_nothing_for_long_and_then_one_uses_the_link)
 	assert_true(alone.used > 0.95);
 }
 
-/* Four ranks that send to one at 1 Gb/s give each stream a piece of the full size in 13 ms. With
- * the default of SLUICE_LOST_AFTER, that is short, so the pieces of all streams stay whole. A stream
- * that begins late grows, too, although the others already fill the queue. */
+/* If three ranks send to one at 1 Gb/s, a whole piece of each takes 13 ms. With the default of
+ * SLUICE_LOST_AFTER that is short, so all pieces stay whole. The pieces of a stream that begins
+ * late grow, too, although the others already fill the queue. */
 TEST(incast__of_three_with_more_patience__keeps_the_pieces_whole)
 {
 	struct stream_limits patient = shrinking;
