@@ -14,8 +14,9 @@
 
 enum { REFUSED_NS = 20000, REFUSALS_MAX = 50 };
 /* A piece over TCP takes at most this share of the time after which a silent peer is lost, so that
- * the peer shows a sign of life in time even where segments are dropped and sent again. */
-enum { PIECES_PER_LOST_AFTER = 50 };
+ * the peer shows a sign of life in time even where segments are dropped and sent again. Before
+ * anything was measured, a peer is assumed to have an eighth of a link of 100 Mb/s. */
+enum { PIECES_PER_LOST_AFTER = 50, ASSUMED_BYTES_PER_MS = 1500 };
 struct entry {
 	struct transfer x;
 	struct ofi_target target;
@@ -66,6 +67,25 @@ size_t ofi_flow_copy_bytes(void)
 	return (size_t)FLOW_TRANSFERS * TRANSFER_INLINE_BYTES;
 }
 
+/* Up to 8 MiB are under way, more than Linux buffers by default (tcp_wmem). */
+static struct stream_limits limits_over_tcp(int lost_after_ms)
+{
+	const uint64_t long_ns = (uint64_t)lost_after_ms * NS_PER_MS / PIECES_PER_LOST_AFTER;
+	struct stream_limits limits = { .piece_bytes = 1 << 19,
+					.begin_bytes = STREAM_SMALL_BYTES,
+					.least_bytes = 1 << 14,
+					.begin = 2,
+					.least = 2,
+					.most = 16,
+					.wait_ns = 5000000,
+					.long_ns = long_ns };
+
+	while (limits.begin_bytes > limits.least_bytes &&
+	       limits.begin_bytes * NS_PER_MS / ASSUMED_BYTES_PER_MS > long_ns)
+		limits.begin_bytes /= 2;
+	return limits;
+}
+
 int ofi_flow_open(const struct ofi_flow_config *config, struct ofi_flow **out)
 {
 	struct ofi_flow *f = calloc(1, sizeof(*f));
@@ -76,15 +96,7 @@ int ofi_flow_open(const struct ofi_flow_config *config, struct ofi_flow **out)
 	f->ordered = ofi_fabric_is_ordered(config->fabric);
 	f->counted = !config->by_message && ofi_fabric_notice(config->fabric) == OFI_NOTICE_NARROW;
 	f->stream = ofi_fabric_is_tcp(config->fabric);
-	/* Up to 8 MiB are under way, more than Linux buffers by default (tcp_wmem). */
-	f->limits = (struct stream_limits){ .piece_bytes = 1 << 19,
-					    .least_bytes = 1 << 14,
-					    .begin = 2,
-					    .least = 2,
-					    .most = 16,
-					    .wait_ns = 5000000,
-					    .long_ns = (uint64_t)config->lost_after_ms * NS_PER_MS /
-						       PIECES_PER_LOST_AFTER };
+	f->limits = limits_over_tcp(config->lost_after_ms);
 	f->large[0] = f->large[1] = stream_new(&f->limits);
 	for (int i = 0; i < FLOW_PIECES; i++) {
 		f->pieces[i].flow = f;

@@ -640,7 +640,7 @@ static struct stream_limits limits_of(const struct queue_sizes *sizes)
 
 	if (limits.piece_bytes > sizes->max_message)
 		limits.piece_bytes = sizes->max_message;
-	limits.least_bytes = limits.piece_bytes; /* so long_ns is never asked for */
+	limits.begin_bytes = limits.least_bytes = limits.piece_bytes; /* so no piece is long */
 	return limits;
 }
 

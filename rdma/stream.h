@@ -15,7 +15,8 @@ enum { STREAM_SMALL_BYTES = 1 << 17 /* shorter pieces count only if they have th
 
 struct stream_limits {
 	size_t piece_bytes; /* at most */
-	size_t least_bytes; /* pieces begin with this size, and are never shorter */
+	size_t begin_bytes; /* the size of pieces before any was measured */
+	size_t least_bytes; /* pieces are never shorter */
 	int begin;          /* number of pieces under way before any was measured */
 	int least, most;
 	uint64_t wait_ns;
@@ -37,7 +38,7 @@ struct stream {
 static inline struct stream stream_new(const struct stream_limits *limits)
 {
 	return (struct stream){
-		.limits = limits, .piece = limits->least_bytes, .most = limits->begin, .idle = 1
+		.limits = limits, .piece = limits->begin_bytes, .most = limits->begin, .idle = 1
 	};
 }
 

@@ -7,6 +7,7 @@
 enum { PIECES = 4000, WARM = 1000, PIECE = 1 << 19, LEAST = 1 << 14, MOST = 16 };
 
 static const struct stream_limits limits = { .piece_bytes = PIECE,
+					     .begin_bytes = PIECE,
 					     .least_bytes = PIECE,
 					     .begin = 2,
 					     .least = 2,
@@ -14,6 +15,7 @@ static const struct stream_limits limits = { .piece_bytes = PIECE,
 					     .wait_ns = 5000000 };
 /* The limits of the transport over TCP with SLUICE_LOST_AFTER=1s. */
 static const struct stream_limits shrinking = { .piece_bytes = PIECE,
+						.begin_bytes = LEAST,
 						.least_bytes = LEAST,
 						.begin = 2,
 						.least = 2,
