@@ -49,7 +49,8 @@ static int signal_piece(struct worker *w, uint64_t at, const float *grad, uint32
 	return 0;
 }
 
-/* Returns 0, or an error if a value is not finite. On error no message has been posted. */
+/* Returns 0, or an error if a value is not finite. A message whose bytes have to travel is posted
+ * at once; notices of the others are posted together, when all are made. */
 static int encode(struct worker *w, uint32_t shard, const struct vector *grad, float scale)
 {
 	const struct shard_layout *at = &w->layout->shards[shard];
@@ -77,6 +78,8 @@ static int encode(struct worker *w, uint32_t shard, const struct vector *grad, f
 	message_head(&m, crc, slot);
 	upload_stage(w, &m, there ? &placed : NULL);
 	w->model.stats->pushed_elements += at->span;
+	if (!there)
+		upload_post(w, shard, 1);
 	return 0;
 }
 

@@ -2,7 +2,9 @@
  * See upload.h. Called by the loop (worker.c) and by methods that make their own messages.
  * */
 #include "worker/upload.h"
+#include "job/progress_token.h"
 #include "model/compressor.h"
+#include "model/stopwatch.h"
 #include "worker/hooks.h"
 #include "worker/lane.h"
 #include "worker/state.h"
@@ -78,6 +80,19 @@ int upload_pick(struct worker *w, struct message *m, struct pick *p, uint64_t be
 
 	w->model.stats->deferred_elements += picked - p->n;
 	return stage_encoded(w, m, bytes);
+}
+
+void upload_post(struct worker *w, uint32_t shard, int more)
+{
+	const struct lap lap = stopwatch_begin();
+
+	progress_enter(w->job); /* does not count as a call of the application */
+	if (!w->job->failure.code && more)
+		lane_send(w->lanes, shard);
+	else if (!w->job->failure.code)
+		lane_post(w->lanes, shard);
+	progress_unlock(w->job);
+	stopwatch_end(w->model.stopwatch, TIME_PUSH, &lap);
 }
 
 void upload_without(struct worker *w, uint32_t shard, enum message_kind kind)

@@ -23,6 +23,10 @@ int upload_encode(struct worker *w, struct message *m, const uint32_t *index, co
 /* As upload_encode(), for a pick whose positions count from coordinate 0. `begin` is the shard's
  * first coordinate. On return *p has the emitted entries, with positions relative to it. */
 int upload_pick(struct worker *w, struct message *m, struct pick *p, uint64_t begin);
+/* Posts the staged message of a shard, so that it travels while the next one is made. more:
+ * messages to other shards follow at once, so a short message may wait for them. The token must be
+ * free. */
+void upload_post(struct worker *w, uint32_t shard, int more);
 /* Stages a message without coordinates, for one shard or for each. The only content is the kind of
  * the message. */
 void upload_without(struct worker *w, uint32_t shard, enum message_kind kind);

@@ -63,8 +63,7 @@ static int pick_up(struct worker *w, const struct signal *signal, const struct s
 
 /* ---- emit ------------------------------------------------------------------ */
 
-/* Each message is posted as soon as it is made, so that it travels while the next one is made.
- * more: messages to other shards follow at once, so a short message may wait for them. */
+/* more: as in upload_post() */
 static int send_to_shard(struct worker *w, uint32_t shard, struct pick pick, int more)
 {
 	struct message m = upload_head(w, shard);
@@ -76,14 +75,7 @@ static int send_to_shard(struct worker *w, uint32_t shard, struct pick pick, int
 	w->model.stats->pushed_elements += pick.n;
 	if (w->step.phase || w->rules.recipe->lazy.window)
 		return 0; /* the caller holds the token, and posts when all messages are made */
-	const struct lap lap = stopwatch_begin();
-	progress_enter(w->job); /* does not count as a call of the application */
-	if (!w->job->failure.code && more)
-		lane_send(w->lanes, shard);
-	else if (!w->job->failure.code)
-		lane_post(w->lanes, shard);
-	progress_unlock(w->job);
-	stopwatch_end(w->model.stopwatch, TIME_PUSH, &lap);
+	upload_post(w, shard, more);
 	return 0;
 }
 
