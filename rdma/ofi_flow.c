@@ -2,7 +2,6 @@
  * See ofi_flow.h. Transfers stay in a ring until all their pieces are complete: `oldest` is the
  * oldest one, `next` the first one that is not fully posted, `end` the next free place. */
 #include "rdma/ofi_flow.h"
-#include "base/clock.h"
 #include "base/error.h"
 #include "rdma/ofi_count.h"
 #include "rdma/stream.h"
@@ -13,10 +12,6 @@
 #include <string.h>
 
 enum { REFUSED_NS = 20000, REFUSALS_MAX = 50 };
-/* A piece over TCP takes at most this share of the time after which a silent peer is lost, so that
- * the peer shows a sign of life in time even where segments are dropped and sent again. Before
- * anything was measured, a peer is assumed to have an eighth of a link of 100 Mb/s. */
-enum { PIECES_PER_LOST_AFTER = 50, ASSUMED_BYTES_PER_MS = 1500 };
 struct entry {
 	struct transfer x;
 	struct ofi_target target;
@@ -67,25 +62,6 @@ size_t ofi_flow_copy_bytes(void)
 	return (size_t)FLOW_TRANSFERS * TRANSFER_INLINE_BYTES;
 }
 
-/* Up to 8 MiB are under way, more than Linux buffers by default (tcp_wmem). */
-static struct stream_limits limits_over_tcp(int lost_after_ms)
-{
-	const uint64_t long_ns = (uint64_t)lost_after_ms * NS_PER_MS / PIECES_PER_LOST_AFTER;
-	struct stream_limits limits = { .piece_bytes = 1 << 19,
-					.begin_bytes = STREAM_SMALL_BYTES,
-					.least_bytes = 1 << 14,
-					.begin = 2,
-					.least = 2,
-					.most = 16,
-					.wait_ns = 5000000,
-					.long_ns = long_ns };
-
-	while (limits.begin_bytes > limits.least_bytes &&
-	       limits.begin_bytes * NS_PER_MS / ASSUMED_BYTES_PER_MS > long_ns)
-		limits.begin_bytes /= 2;
-	return limits;
-}
-
 int ofi_flow_open(const struct ofi_flow_config *config, struct ofi_flow **out)
 {
 	struct ofi_flow *f = calloc(1, sizeof(*f));
@@ -96,7 +72,7 @@ int ofi_flow_open(const struct ofi_flow_config *config, struct ofi_flow **out)
 	f->ordered = ofi_fabric_is_ordered(config->fabric);
 	f->counted = !config->by_message && ofi_fabric_notice(config->fabric) == OFI_NOTICE_NARROW;
 	f->stream = ofi_fabric_is_tcp(config->fabric);
-	f->limits = limits_over_tcp(config->lost_after_ms);
+	f->limits = stream_limits_over_tcp(config->lost_after_ms);
 	f->large[0] = f->large[1] = stream_new(&f->limits);
 	for (int i = 0; i < FLOW_PIECES; i++) {
 		f->pieces[i].flow = f;

@@ -8,10 +8,19 @@
  * heartbeat waits. Called by ofi_flow.c and sendlog.c. */
 #ifndef RDMA_STREAM_H
 #define RDMA_STREAM_H
+#include "base/clock.h"
 #include <stddef.h>
 #include <stdint.h>
 
-enum { STREAM_SMALL_BYTES = 1 << 17 /* shorter pieces count only if they have the full size */ };
+enum {
+	STREAM_SMALL_BYTES = 1 << 17, /* shorter pieces count only if they have the full size */
+	/* A piece over TCP takes at most this share of the time after which a silent peer is lost,
+	 * so that the peer shows a sign of life in time even where segments are dropped and sent
+	 * again. Before anything was measured, a peer is assumed to have an eighth of a link of
+	 * 100 Mb/s. */
+	STREAM_PIECES_PER_LOST_AFTER = 50,
+	STREAM_ASSUMED_BYTES_PER_MS = 1500
+};
 
 struct stream_limits {
 	size_t piece_bytes; /* at most */
@@ -34,6 +43,26 @@ struct stream {
 	uint64_t since_ns;
 	int ends, idle;
 };
+
+/* Returns the limits of a connection over TCP. Up to 8 MiB are under way, more than Linux buffers
+ * by default (tcp_wmem). */
+static inline struct stream_limits stream_limits_over_tcp(int lost_after_ms)
+{
+	struct stream_limits limits = { .piece_bytes = 1 << 19,
+					.begin_bytes = STREAM_SMALL_BYTES,
+					.least_bytes = 1 << 14,
+					.begin = 2,
+					.least = 2,
+					.most = 16,
+					.wait_ns = 5000000,
+					.long_ns = (uint64_t)lost_after_ms * NS_PER_MS /
+						   STREAM_PIECES_PER_LOST_AFTER };
+
+	while (limits.begin_bytes > limits.least_bytes &&
+	       limits.begin_bytes * NS_PER_MS / STREAM_ASSUMED_BYTES_PER_MS > limits.long_ns)
+		limits.begin_bytes /= 2;
+	return limits;
+}
 
 static inline struct stream stream_new(const struct stream_limits *limits)
 {

@@ -4,7 +4,7 @@
 #include "cases.h"
 #include <stdio.h>
 
-enum { PIECES = 4000, WARM = 1000, PIECE = 1 << 19, LEAST = 1 << 14, MOST = 16 };
+enum { PIECES = 4000, WARM = 1000, PIECE = 1 << 19, MOST = 16 };
 
 static const struct stream_limits limits = { .piece_bytes = PIECE,
 					     .begin_bytes = PIECE,
@@ -13,16 +13,6 @@ static const struct stream_limits limits = { .piece_bytes = PIECE,
 					     .least = 2,
 					     .most = MOST,
 					     .wait_ns = 5000000 };
-/* The limits of the transport over TCP with SLUICE_LOST_AFTER=1s. */
-static const struct stream_limits shrinking = { .piece_bytes = PIECE,
-						.begin_bytes = LEAST,
-						.least_bytes = LEAST,
-						.begin = 2,
-						.least = 2,
-						.most = MOST,
-						.wait_ns = 5000000,
-						.long_ns = 20000000 };
-
 struct link {
 	double bits, way_s; /* way_s: the round trip */
 	double used, most_wait_s;
@@ -56,7 +46,7 @@ static void run(struct link *l, const struct stream_limits *its, int known)
 		}
 		now = ends[done];
 		bytes += done < WARM ? 0 : (double)sizes[done];
-		if (!done && its == &shrinking)
+		if (!done && its->least_bytes < its->piece_bytes)
 			stream_alone(&s, (uint64_t)((now - posted[0]) * 1e9));
 		stream_end(&s, sizes[done], (uint64_t)((now - posted[done]) * 1e9),
 			   (uint64_t)(now * 1e9));
@@ -92,8 +82,12 @@ static void all_lengths(const struct stream_limits *its, int known)
 TEST(links__of_all_lengths__are_used_whole_and_nothing_waits_long)
 {
 	all_lengths(&limits, 0);
-	all_lengths(&shrinking, 0);
-	all_lengths(&shrinking, 1);
+	for (int lost_after_ms = 1000; lost_after_ms <= 25000; lost_after_ms *= 5) {
+		const struct stream_limits tcp = stream_limits_over_tcp(lost_after_ms);
+
+		all_lengths(&tcp, 0);
+		all_lengths(&tcp, 1);
+	}
 }
 
 /* However long the round trip, the bytes in flight are limited. */
@@ -101,10 +95,11 @@ TEST(link__very_long__gets_eight_megabytes_at_a_time)
 {
 	struct link l = { .bits = 1e10, .way_s = 0.1 };
 	const double most = 8.0 * MOST * PIECE / l.way_s / l.bits;
+	const struct stream_limits tcp = stream_limits_over_tcp(5000);
 
 	run(&l, &limits, 0);
 	assert_true(l.used > 0.95 * most && l.used < 1.05 * most);
-	run(&l, &shrinking, 1);
+	run(&l, &tcp, 1);
 	assert_true(l.used > 0.95 * most && l.used < 1.05 * most);
 }
 
@@ -147,44 +142,55 @@ static void incast_step(struct incast *c)
 	c->n--;
 }
 
+static void incast_of(struct incast *c, const struct stream_limits *its, double bits, int active)
+{
+	*c = (struct incast){ .bits = bits, .active = active };
+	for (int i = 0; i < SENDERS; i++) {
+		c->of[i] = stream_new(its);
+		stream_alone(&c->of[i], 200000);
+	}
+}
+
+static void incast_until(struct incast *c, double end)
+{
+	while (c->now < end)
+		incast_step(c);
+}
+
 /* A heartbeat waits behind the pieces of all senders, from the first one on. At 100 Mb/s a megabyte
- * takes 85 ms of the second between heartbeats. */
-TEST(incast__of_eight__delays_nothing_for_long_and_then_one_uses_the_link)
+ * takes 85 ms. */
+static void eight_senders(int lost_after_ms, double longest_wait_s)
 {
 	static struct incast c;
 	struct link alone = { .bits = 1e9, .way_s = 0.0002 };
+	const struct stream_limits tcp = stream_limits_over_tcp(lost_after_ms);
 
-	c = (struct incast){ .bits = 1e8, .active = SENDERS };
-	for (int i = 0; i < SENDERS; i++) {
-		c.of[i] = stream_new(&shrinking);
-		stream_alone(&c.of[i], 200000);
-	}
-	while (c.now < 20)
-		incast_step(&c);
-	if (c.most_wait_s > 0.085)
+	incast_of(&c, &tcp, 1e8, SENDERS);
+	incast_until(&c, 20);
+	if (c.most_wait_s > longest_wait_s)
 		fail_msg("a piece takes %g s", c.most_wait_s);
 	assert_true(8 * c.bytes / c.bits > 0.95 * 20);
 
 	/* The link is fast, then slow once all senders have begun. */
-	c = (struct incast){ .bits = 1e9, .active = 1 };
-	for (int i = 0; i < SENDERS; i++) {
-		c.of[i] = stream_new(&shrinking);
-		stream_alone(&c.of[i], 200000);
-	}
-	while (c.now < 1)
-		incast_step(&c);
-	assert_true(c.of[0].piece > 4 * LEAST);
+	incast_of(&c, &tcp, 1e9, 1);
+	incast_until(&c, 1);
+	assert_true(c.of[0].piece > 4 * tcp.least_bytes);
 	c.bits = 1e8;
 	c.active = SENDERS;
-	while (c.now < 3)
-		incast_step(&c);
+	incast_until(&c, 3);
 	c.most_wait_s = 0;
-	while (c.now < 10)
-		incast_step(&c);
-	if (c.most_wait_s > 0.085)
+	incast_until(&c, 10);
+	if (c.most_wait_s > longest_wait_s)
 		fail_msg("a piece takes %g s on a link that became slow", c.most_wait_s);
-	run(&alone, &shrinking, 1);
+	run(&alone, &tcp, 1);
 	assert_true(alone.used > 0.95);
+}
+
+/* The longest waits are a twelfth and a twentieth of the time after which a silent peer is lost. */
+TEST(incast__of_eight__delays_nothing_for_long_and_then_one_uses_the_link)
+{
+	eight_senders(1000, 0.085);
+	eight_senders(5000, 0.25);
 }
 
 /* If three ranks send to one at 1 Gb/s, a whole piece of each takes 13 ms. With the default of
@@ -192,22 +198,23 @@ TEST(incast__of_eight__delays_nothing_for_long_and_then_one_uses_the_link)
  * late grow, too, although the others already fill the queue. */
 TEST(incast__of_three_with_more_patience__keeps_the_pieces_whole)
 {
-	struct stream_limits patient = shrinking;
+	const struct stream_limits tcp = stream_limits_over_tcp(5000);
 	static struct incast c;
 
-	patient.long_ns = 100000000;
-	c = (struct incast){ .bits = 1e9, .active = 2 };
-	for (int i = 0; i < SENDERS; i++) {
-		c.of[i] = stream_new(&patient);
-		stream_alone(&c.of[i], 200000);
-	}
-	while (c.now < 1)
-		incast_step(&c);
+	incast_of(&c, &tcp, 1e9, 2);
+	incast_until(&c, 1);
 	c.active = 3;
-	while (c.now < 3)
-		incast_step(&c);
+	incast_until(&c, 3);
 	for (int i = 0; i < 3; i++)
 		assert_int_equal(c.of[i].piece, PIECE);
+}
+
+/* Sparse messages of a default job are not cut before the first rate was measured. */
+TEST(pieces_before_a_measurement__are_shorter_if_peers_are_lost_soon)
+{
+	assert_int_equal(stream_limits_over_tcp(5000).begin_bytes, STREAM_SMALL_BYTES);
+	assert_int_equal(stream_limits_over_tcp(1000).begin_bytes, 1 << 14);
+	assert_int_equal(stream_limits_over_tcp(100).begin_bytes, 1 << 14);
 }
 
 /* A piece of the size ends at each tick, and another one is posted. */
