@@ -3,8 +3,8 @@
 """A small GPT that learns the characters of a text, with AdamW.
 
 Every rank gets the mean of the compressed gradients, with which AdamW makes its step. With --ddp the gradients come
-from DistributedDataParallel, else from sluice.torch.Optimizer. With --local each rank makes steps with its own gradients,
-and the ranks exchange how far they have drifted.
+from DistributedDataParallel, else from sluice.torch.Optimizer. With --local-steps, each rank makes steps with its own
+gradients, and the ranks exchange how far they have drifted.
 """
 import argparse
 import contextlib
@@ -69,7 +69,8 @@ def main():
     parser.add_argument("--recipe", help="default: the recipe for AdamW")
     way = parser.add_mutually_exclusive_group()
     way.add_argument("--ddp", action="store_true", help="use DistributedDataParallel and compress()")
-    way.add_argument("--local", metavar="RECIPE", help="local steps with this recipe, such as 'local4 when=every(10)'")
+    way.add_argument("--local-steps", dest="local", metavar="RECIPE",
+                     help="local steps with this recipe, such as 'local4 when=every(10)'")
     parser.add_argument("--betas", type=float, nargs=2, default=(0.9, 0.999), help="of AdamW")
     parser.add_argument("--adapt", action="store_true", help="let Sluice change the betas")
     parser.add_argument("--steps", type=int, default=500)
@@ -86,7 +87,7 @@ def main():
     parser.add_argument("--checkpoint", help="a directory to resume from and to save in, with a file for each rank")
     args = parser.parse_args()
     if args.local and (args.recipe or args.adapt or args.ddp):
-        parser.error("--local has its own recipe and changes no betas: leave out --recipe, --adapt and --ddp")
+        parser.error("--local-steps has its own recipe and changes no betas: leave out --recipe, --adapt and --ddp")
 
     if args.ddp:
         sluice.torch.process_group()
