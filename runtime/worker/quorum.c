@@ -29,6 +29,7 @@ struct quorum_shard_state {
 	uint64_t applied;  /* publications since the last one with this worker's drift */
 	uint64_t missed;   /* publications between the last two with this worker's drift */
 	unsigned counted;  /* workers in the newest publication; 0: unknown */
+	int parked;        /* 1: since the last push, all_parked() has sent it MESSAGE_PARK */
 };
 
 struct quorum {
@@ -104,10 +105,17 @@ int quorum_set_weight(struct worker *w, float weight)
 
 /* ---- a push ---------------------------------------------------------------- */
 
+static void unpark(struct quorum *q)
+{
+	for (uint32_t s = 0; s < q->n_shards; s++)
+		q->of[s].parked = 0;
+}
+
 static void quorum_step_begins(struct worker *w)
 {
 	progress_enter(w->job);
 	w->quorum->makes = 1;
+	unpark(w->quorum);
 	w->quorum->mark = (uint32_t)messages_completed(w->job);
 	progress_unlock(w->job);
 	step_set_norm(&w->step, w->quorum->weight);
@@ -336,21 +344,6 @@ int quorum_ask(struct worker *w)
 	return rc;
 }
 
-/* Returns 1 if the shards have counted all messages of this worker, or if the model's thread has
- * begun to make more. */
-static int all_counted(void *context)
-{
-	const struct worker *w = context;
-
-	if (w->quorum->makes)
-		return 1;
-	int all = lanes_post(w->lanes);
-
-	for (uint32_t s = 0; s < w->quorum->n_shards && all; s++)
-		all = lane_acknowledged(w->lanes, s);
-	return all;
-}
-
 static void describe_quorum(void *context, char *text, size_t cap)
 {
 	const struct worker *w = context;
@@ -363,21 +356,39 @@ static void describe_quorum(void *context, char *text, size_t cap)
 		 s, rank_text(w->job, home_rank(w->model.home, s)));
 }
 
-/* Sends MESSAGE_PARK, unless the collective ends meanwhile or the model's thread begins a push.
- * Waits for the answers, so that at most one message to each shard is unread, and no answer is
- * under way when the model is restored or closed. A push that waits must be counted first. The
- * shards can count it before this rank joins the collective, because they do not wait for ranks
- * that have joined. */
+/* Sends MESSAGE_PARK to each shard that has counted this worker's push. Returns 1 if the shards
+ * have counted all messages, or if the model's thread has begun to make more. */
+static int all_parked(void *context)
+{
+	struct worker *w = context;
+	struct quorum *q = w->quorum;
+	int all = 1;
+
+	for (uint32_t s = 0; s < q->n_shards && !q->makes && !w->job->failure.code; s++) {
+		if (!lane_post(w->lanes, s) || !lane_acknowledged(w->lanes, s)) {
+			all = 0;
+		} else if (!q->of[s].parked && messages_claimed(w->job)) {
+			q->of[s].parked = 1;
+			q->mark = (uint32_t)messages_completed(w->job) + 1;
+			upload_without(w, s, MESSAGE_PARK);
+			lane_post(w->lanes, s);
+			all = 0;
+		}
+	}
+	return all && !w->job->failure.code;
+}
+
+/* Sends MESSAGE_PARK to all shards, unless the collective ends meanwhile or the model's thread
+ * begins a push. A push that waits must be counted first. The shards can count it before this rank
+ * joins the collective, because they do not wait for ranks that have joined. Each shard gets the
+ * message when it has counted the push: if all of them got it after the last one had counted, two
+ * workers whose pushes wait at different shards would wait for each other. Waits for the answers,
+ * so that at most one message to each shard is unread, and no answer is under way when the model is
+ * restored or closed. */
 static int park_worker(struct worker *w)
 {
-	struct quorum *q = w->quorum;
-	const int rc = progress_until(w->job, all_counted, describe_quorum, w);
-
-	if (rc || q->makes || !messages_claimed(w->job))
-		return rc;
-	q->mark = (uint32_t)messages_completed(w->job) + 1;
-	upload_empty(w, MESSAGE_PARK);
-	return progress_until(w->job, all_counted, describe_quorum, w);
+	unpark(w->quorum);
+	return progress_until(w->job, all_parked, describe_quorum, w);
 }
 
 /* Parks only for a collective of the model's job, because other collectives do not include all of

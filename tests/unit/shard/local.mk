@@ -15,6 +15,6 @@ tests_unit_test_census_SOURCES = tests/unit/shard/test_census.c tests/unit/scrat
 tests_unit_test_gpu_shard_SOURCES = tests/unit/shard/test_gpu_shard.c tests/unit/scratch.h $(gpu_lag)
 tests_unit_test_median_SOURCES = tests/unit/shard/test_median.c $(ranks)
 tests_unit_test_quorum_SOURCES = tests/unit/shard/test_quorum.c tests/unit/scratch.h $(ranks)
-tests_unit_test_quorum_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=upload_head -Wl,--wrap=gather_count
+tests_unit_test_quorum_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=upload_head -Wl,--wrap=gather_count -Wl,--wrap=upload_post
 tests_unit_test_reduce_SOURCES = tests/unit/shard/test_reduce.c tests/unit/random.h tests/unit/thinned.h
 tests_unit_test_waiting_messages_SOURCES = tests/unit/shard/test_waiting_messages.c $(same_bits)

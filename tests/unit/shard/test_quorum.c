@@ -403,6 +403,54 @@ TEST(quorum__a_collective_between_push_and_pull__the_pull_returns)
 	run_in_job(RANKS, meet_before_the_pull, shared_memory(sizeof(struct ledger)));
 }
 
+/* The ledger of a job in which two shards close an exchange without different workers, or NULL. */
+static struct ledger *splits;
+void __real_upload_post(struct worker *w, uint32_t shard, int more);
+void __wrap_upload_post(struct worker *w, uint32_t shard, int more);
+
+/* Waits until the shard has counted the push of another worker. */
+static void await_counted(const struct worker *w, uint32_t shard, int of)
+{
+	int waited = 0;
+
+	while (!*(volatile uint64_t *)&splits->counted_in[of][0][shard])
+		wait_on(w->job, &waited);
+}
+
+/* Shard 0 closes without the push of rank 0, and shard 2 without that of rank LATE. */
+void __wrap_upload_post(struct worker *w, uint32_t shard, int more)
+{
+	if (splits && w->job->rank == 0 && shard == 0)
+		await_counted(w, 0, LATE);
+	if (splits && w->job->rank == LATE && shard == 2)
+		await_counted(w, 2, 0);
+	__real_upload_post(w, shard, more);
+}
+
+static void meet_while_pushes_wait_at_different_shards(sluice_job *job, int rank, void *argument)
+{
+	struct ledger *l = argument;
+	float params[N];
+	sluice_model *model = open_model(job, params, DENSE "quorum=3 grace=0");
+
+	CHECK_STEP(model, params, params);
+	params[rank] += 1;
+	counts = splits = l;
+	CHECK_OK(sluice_push(model, params));
+	CHECK_OK(sluice_barrier(job));
+	counts = splits = NULL;
+	CHECK_OK(sluice_pull(model, params));
+	exchange(model, l, rank, params);
+	finish(job, model, params);
+	sluice_model_close(&model);
+}
+
+TEST(quorum__two_pushes_wait_at_different_shards_before_a_collective__both_are_counted)
+{
+	run_in_job(RANKS, meet_while_pushes_wait_at_different_shards,
+		   shared_memory(sizeof(struct ledger)));
+}
+
 /* Rank LATE joins collective after collective without a push. The others exchange before each of
  * them, which they could not if they waited for it. */
 static void join_again_and_again(sluice_job *job, int rank, void *argument)
