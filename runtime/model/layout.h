@@ -21,7 +21,9 @@ enum {
 	QUORUM_LOG_ENTRIES = 4,
 	NOTICE_BYTES = 32, /* version, log_end, consumed_seq u64; bytes of the last entry, CRC32C
 			      u32 */
-	SHARD_ELEMENTS_MAX = 1 << 28
+	SHARD_ELEMENTS_MAX = 1 << 28,
+	/* A shard whose messages and parameters have at most this many coordinates is short. */
+	SHORT_SHARD_COORDINATES = 1 << 14
 };
 
 struct holdings;
@@ -89,6 +91,15 @@ struct layout_largest layout_largest(const struct layout *l, int rank_or_any);
 static inline struct fragment layout_fragment(const struct layout *l, uint32_t fragment)
 {
 	return l->fragments[fragment];
+}
+/* Returns 1 if the shard takes about as long to sum and publish as a message takes to send. The
+ * notices of a rank's short shards to one worker are sent together, and so are the worker's READs.
+ * A long shard does not wait for others, so workers read it while its rank sums the next one. */
+static inline int shard_is_short(const struct shard_layout *at, int workers)
+{
+	const uint64_t pushed = (uint64_t)workers * at->up_capacity;
+
+	return pushed + at->span <= SHORT_SHARD_COORDINATES;
 }
 /* Writes the spans within coordinates begin .. end - 1 to out[n_spans]. Returns their number. */
 size_t layout_spans(const struct layout *l, uint64_t begin, uint64_t end, struct span *out);

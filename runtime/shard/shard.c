@@ -24,9 +24,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Shards up to this size send their notices to a rank together. */
-enum { TOGETHER_COORDINATES = 1 << 14 };
-
 /* ---- gather ---------------------------------------------------------------- */
 
 static const char *take_pairs(struct shard *shard, int worker, const struct message *m)
@@ -274,15 +271,23 @@ static const struct closing *shard_closing(const struct shard *shard)
 	return &closings[shard->rules.schedule->phases[0].close];
 }
 
-/* Returns 1 if the shard takes about as long to sum and publish as a message takes to send. The
- * notice of such a shard waits for those of the rank's other shards, because a worker needs all
- * shards of a step. A long shard's notice does not wait, so the worker can read that shard while
- * this rank sums the next. */
-static int is_short(const struct shard *shard)
+/* Returns 1 if the notices of this short shard wait, because another short shard of the same
+ * exchange has some of its messages and lacks others. A worker pushes to both shards before it
+ * waits for a notice, and it needs both publications. */
+static int waits_for_others(const sluice_model *model, const struct shard *shard)
 {
-	const uint64_t pushed = (uint64_t)shard->job->workers * shard->at->up_capacity;
+	if (!shard_is_short(shard->at, shard->job->workers) ||
+	    shard->rules.schedule->phases[0].close != CLOSE_ALL_LIVING)
+		return 0;
+	for (uint32_t i = 0; i < model->n_own; i++) {
+		const struct shard *other = &model->shards[i];
 
-	return pushed + shard->at->span <= TOGETHER_COORDINATES;
+		if (other->at->fragment == shard->at->fragment &&
+		    other->published + 1 == shard->published && inboxes_waiting_since(other) &&
+		    shard_is_short(other->at, other->job->workers))
+			return 1;
+	}
+	return 0;
 }
 
 static int advance(struct shard *shard)
@@ -306,7 +311,7 @@ int shards_advance(sluice_model *model)
 		struct shard *shard = &model->shards[i];
 
 		moved |= advance(shard);
-		if (model->n_own == 1 || !is_short(shard))
+		if (model->n_own == 1 || !shard_is_short(shard->at, shard->job->workers))
 			moved |= inboxes_notify(shard);
 		else
 			waiting |= inboxes_due(shard);
@@ -315,7 +320,8 @@ int shards_advance(sluice_model *model)
 		return moved;
 	progress_gather(model->job, 1);
 	for (uint32_t i = 0; i < model->n_own; i++)
-		moved |= inboxes_notify(&model->shards[i]);
+		if (!waits_for_others(model, &model->shards[i]))
+			moved |= inboxes_notify(&model->shards[i]);
 	progress_gather(model->job, 0);
 	return moved;
 }

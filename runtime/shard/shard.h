@@ -9,8 +9,8 @@
 struct shard;
 
 /* Gathers the messages that have arrived for this rank's shards, publishes when a phase is
- * complete, and sends the notices. The notices of short shards to one rank are posted with one
- * doorbell. Returns 1 if there was progress. Never waits. */
+ * complete, and sends the notices. The notices of short shards wait for each other, and those to
+ * one rank are posted with one doorbell. Returns 1 if there was progress. Never waits. */
 int shards_advance(sluice_model *model);
 /* Returns 1 if shards_advance() has something to do, or will have something to do even if no worker
  * sends another message. */

@@ -541,6 +541,11 @@ int lane_announced(const struct lanes *lanes, uint32_t shard, uint64_t wanted)
 	return io->down == DOWN_IDLE && io->have < wanted && io->from->version >= wanted;
 }
 
+int lane_copies(const struct lanes *lanes, uint32_t shard)
+{
+	return lane_from(lanes, shard)->to->endpoint->transport->ops->copies_at_post;
+}
+
 const uint8_t *lane_entry(const struct lanes *lanes, uint32_t shard)
 {
 	const struct shard_layout *at = &lanes->of.layout->shards[shard];
@@ -604,18 +609,42 @@ void lane_read_snapshot(struct lanes *lanes, uint32_t shard, size_t offset, size
 	read_bytes(lanes, shard, lane->to->at.snapshot_offset + offset, bytes);
 }
 
+/* Returns the end of the shards after this one that the same rank holds and that are exchanged in
+ * the same steps. *lacks is 1 if one of them is short and has not announced publication `wanted`.
+ */
+static uint32_t together(const struct lanes *lanes, uint32_t shard, uint64_t wanted, int *lacks)
+{
+	const struct layout *l = lanes->of.layout;
+	const int rank = lane_from(lanes, shard)->to->at.rank;
+	const uint32_t fragment = l->shards[shard].fragment;
+	uint32_t s = shard;
+
+	*lacks = 0;
+	for (; s < l->n_shards && l->shards[s].fragment == fragment &&
+	       lane_from(lanes, s)->to->at.rank == rank;
+	     s++)
+		*lacks |= lane_version(lanes, s) < wanted && lane_have(lanes, s) < wanted &&
+			  shard_is_short(&l->shards[s], l->workers);
+	return s;
+}
+
 int lanes_read(struct lanes *lanes, uint64_t wanted)
 {
+	const struct layout *l = lanes->of.layout;
 	struct lap lap = { 0 };
-	int reads = 0, others = 0;
+	int reads = 0, others = 0, lacks = 0;
 
-	for (uint32_t s = 0; s < lanes->of.layout->n_shards && !lanes->of.job->failure.code; s++) {
+	for (uint32_t s = 0, end = 0; s < l->n_shards && !lanes->of.job->failure.code; s++) {
+		if (s == end)
+			end = together(lanes, s, wanted, &lacks);
 		if (!lane_announced(lanes, s, wanted))
 			continue;
-		if (lane_from(lanes, s)->to->endpoint->transport->ops->copies_at_post) {
+		if (lane_copies(lanes, s)) {
 			others = 1;
 			continue;
 		}
+		if (lacks && shard_is_short(&l->shards[s], l->workers))
+			continue;
 		if (!reads++) {
 			lap = stopwatch_begin();
 			if (lanes->shared)

@@ -107,6 +107,8 @@ int lane_free(const struct lanes *lanes, uint32_t shard);
 int lane_idle(const struct lanes *lanes, uint32_t shard);
 /* Returns 1 if publication `wanted` is announced and not yet handled, and no READ is under way. */
 int lane_announced(const struct lanes *lanes, uint32_t shard, uint64_t wanted);
+/* Returns 1 if a READ of the shard copies at once, because the transport does. */
+int lane_copies(const struct lanes *lanes, uint32_t shard);
 /* Returns the announced entry, or NULL if this process has not mapped the shard's log. A peer may
  * write to the entry at any time. */
 const uint8_t *lane_entry(const struct lanes *lanes, uint32_t shard);
@@ -116,9 +118,9 @@ void lane_read(struct lanes *lanes, uint32_t shard);
 /* The same for bytes of the shard's snapshot, at most delta_bytes, from this offset on. */
 void lane_read_snapshot(struct lanes *lanes, uint32_t shard, size_t offset, size_t bytes);
 /* Posts the READs of all announced publications `wanted`. READs from the same rank share one
- * doorbell of the network card. A transport that copies at once gets no READs here. Returns 1 if
- * there is more to do: other publications are announced, or a READ has ended. The token must be
- * held. */
+ * doorbell of the network card, so those of its short shards wait for each other. A transport that
+ * copies at once gets no READs here. Returns 1 if there is more to do: other publications are
+ * announced, or a READ has ended. The token must be held. */
 int lanes_read(struct lanes *lanes, uint64_t wanted);
 /* Returns 1 if a READ has ended and its bytes were not handled yet. */
 int lane_arrived(const struct lanes *lanes, uint32_t shard);

@@ -461,7 +461,7 @@ static int take_deltas(struct worker *w)
 		struct message m;
 		uint8_t *copy;
 
-		if (lane_announced(w->lanes, s, publication))
+		if (lane_copies(w->lanes, s) && lane_announced(w->lanes, s, publication))
 			fetch_delta(w, s);
 		if (lane_arrived(w->lanes, s)) {
 			const struct lap lap = stopwatch_begin();

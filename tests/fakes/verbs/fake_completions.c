@@ -170,6 +170,8 @@ int fake_poll_cq(struct ibv_cq *ibv_cq, int n, struct ibv_wc *wc)
 	int taken = 0;
 
 	fake_lock();
+	if (fake.polls_most && n > fake.polls_most)
+		n = fake.polls_most;
 	fake_send_waiting(ibv_cq);
 	for (; taken < n && cq->count > 0 && !fake_waits(&cq->entries[cq->first]); taken++) {
 		struct fake_cqe *e = &cq->entries[cq->first];

@@ -71,6 +71,7 @@ struct fake_settings {
 	int cqe_exact;        /* the number of places is not rounded */
 	uint64_t pinned_most; /* ibv_resize_cq() does not pin more than this; 0: no limit */
 	int no_last_wqe;      /* LAST_WQE_REACHED never appears */
+	int polls_most;       /* a poll returns at most this number of completions; 0: no limit */
 	int frees_taken; /* a place for a receive is free once a queue pair has taken the receive */
 	/* If not 0, the next chain of receives for a connected queue pair is refused at this
 	 * one, counted from 1 (ibv_post_recv(3): those before it are posted). */

@@ -129,7 +129,7 @@ static int step(sluice_model *model, float *params, float *grad, int number, int
 
 enum bell { BELL_PUSH, BELL_NOTICE, BELL_READ, BELLS, QPNS = 64 };
 static uint64_t bells[QPNS][BELLS]; /* of a queue pair, which leads from one rank to one peer */
-static int counts_bells;
+static int counts_bells, polls_most;
 
 static void count_bells(const struct ibv_qp *qp, const struct ibv_send_wr *chain)
 {
@@ -411,6 +411,7 @@ static void count_job(size_t parameters)
 	fake_reset();
 	memset(bells, 0, sizeof(bells));
 	fake.looks_at = count_bells;
+	fake.polls_most = polls_most;
 	shards = 3 * RANKS;
 	count = parameters;
 	run_job();
@@ -429,6 +430,17 @@ TEST(steady_state__three_short_shards_a_rank__one_doorbell_a_peer_for_each_kind_
 	assert_int_equal(most_bells(BELL_READ), STEPS);
 	assert_in_range(after.doorbells - before.doorbells, 3 * STEPS * RANKS * (RANKS - 1),
 			3 * STEPS * RANKS * (RANKS - 1) + 20);
+}
+
+/* Only one of three messages, and one of three notices, has arrived when the rank looks. */
+TEST(steady_state__completions_come_singly__short_shards_still_share_doorbells)
+{
+	polls_most = 1;
+	count_job(9 * 4000);
+	polls_most = 0;
+	assert_int_equal(most_bells(BELL_PUSH), STEPS);
+	assert_int_equal(most_bells(BELL_NOTICE), STEPS);
+	assert_int_equal(most_bells(BELL_READ), STEPS);
 }
 
 /* A worker reads the first shard while the second one is summed. */
