@@ -81,6 +81,21 @@ FRESH(device__of_another_protocol__refused_with_the_reason)
 	assert_null(fake_leak());
 }
 
+/* mana_ib of Linux (main.c, mana_ib_query_device()): no shared receive queues, and the vendor of
+ * Azure's virtual functions. A card of another vendor without such queues is used. */
+FRESH(device__mana__refused_with_the_way_that_works)
+{
+	fake.attr.max_srq = 0;
+	fake.attr.vendor_id = 0x1414;
+	assert_int_equal(choose(NULL), SLUICE_ENOSUPP);
+	assert_string_equal(sluice_last_error(),
+			    "fake0 is a MANA card, on which this transport was never tried: "
+			    "install libfabric and let SLUICE_TRANSPORT allow ofi");
+	fake.attr.vendor_id = 0x8086;
+	assert_int_equal(choose(NULL), 0);
+	assert_null(fake_leak());
+}
+
 /* ---- forks ------------------------------------------------------------------ */
 
 FRESH(fork__kernel_that_copies__libibverbs_is_not_asked)
