@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * See sim_rank.h. */
 #include "job/sim_rank.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/wire_version.h"
@@ -104,9 +105,12 @@ void sim_rank_progressed(struct sim_rank *sim_rank)
 	sim_rank->all->idle = 0;
 }
 
-uint64_t sim_rank_turns(const struct sim_rank *sim_rank)
+uint64_t sim_rank_time_ns(struct sim_rank *sim_rank)
 {
-	return sim_rank->turns;
+	if (!sim_rank)
+		return now_ns();
+	sim_rank_progressed(sim_rank); /* time goes on, so the ranks are not stuck */
+	return sim_rank->turns * NS_PER_MS;
 }
 
 int sim_rank_enter(struct sim_rank *sim_rank)

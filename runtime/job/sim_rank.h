@@ -26,8 +26,9 @@ int sim_rank_yield(struct sim_rank *sim_rank);
 /* Reports progress: the event for which this rank waited has occurred. */
 void sim_rank_progressed(struct sim_rank *sim_rank);
 
-/* Returns how often this rank has yielded its turn. */
-uint64_t sim_rank_turns(const struct sim_rank *sim_rank);
+/* Returns the time in nanoseconds, for a wait that ends by the clock. In a simulated job each turn
+ * takes a millisecond, and the call reports progress. sim_rank NULL: returns now_ns(). */
+uint64_t sim_rank_time_ns(struct sim_rank *sim_rank);
 
 /* ---- for simulate.c ---- */
 int sim_ranks_open(int size, struct sim_ranks **out); /* 0 or SLUICE_ENOMEM */

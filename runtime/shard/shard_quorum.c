@@ -202,23 +202,12 @@ static int is_expected(const struct quorum_shard *q, int worker)
 	return of->waits || !of->parked || !is_after(of->collective, q->completed);
 }
 
-/* Returns the time in nanoseconds. In a simulated job, each turn takes a fixed time. */
-static uint64_t time_of(const struct sluice_job *job)
-{
-	const uint64_t turn_ns = 1000000;
-
-	if (!job->sim_rank)
-		return now_ns();
-	sim_rank_progressed(job->sim_rank); /* time goes on, so the ranks are not stuck */
-	return sim_rank_turns(job->sim_rank) * turn_ns;
-}
-
 /* Returns 1 if the grace is over. It begins with the first call for an exchange. */
 static int grace_is_over(const struct shard *shard)
 {
 	const double grace = (double)shard->rules.recipe->quorum.grace;
 	struct quorum_shard *q = shard->quorum;
-	const uint64_t now = grace > 0 ? time_of(shard->job) : 0;
+	const uint64_t now = grace > 0 ? sim_rank_time_ns(shard->job->sim_rank) : 0;
 
 	if (!q->running) {
 		q->since = now;
@@ -310,7 +299,8 @@ static int add_pushes(struct shard *shard, uint32_t n, double weights)
 int shard_quorum_gather(struct shard *shard, int *moved)
 {
 	struct quorum_shard *q = shard->quorum;
-	uint32_t here = 0, expected = 0, need = shard->rules.recipe->quorum.workers;
+	const uint32_t need = shard->rules.recipe->quorum.workers;
+	uint32_t here = 0, expected = 0, parked = 0;
 	double weights = 0;
 
 	*moved = 0;
@@ -319,13 +309,17 @@ int shard_quorum_gather(struct shard *shard, int *moved)
 		here += (uint32_t)q->of[w].waits;
 		weights += q->of[w].waits ? (double)q->of[w].weight : 0;
 	}
-	for (int w = 0; w < shard->job->workers; w++)
-		expected += (uint32_t)is_expected(q, w);
+	for (int w = 0; w < shard->job->workers; w++) {
+		const int counts = is_expected(q, w);
+
+		expected += (uint32_t)counts;
+		parked += (uint32_t)!counts;
+	}
 	if (shard->job->failure.code)
 		return 0;
 	if (!here)
 		inboxes_wait_since(shard, 0);
-	if (!here || here < (need < expected ? need : expected)) {
+	if (!here || here + parked < need) {
 		run_grace(shard, 0);
 		return 0;
 	}

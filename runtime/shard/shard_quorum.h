@@ -17,12 +17,18 @@
  * repeats the notice, and the worker reads the snapshot in place of its parameters.
  *
  * Collectives. A worker in a collective call makes no step before all others have joined, so shards
- * must not wait for it. It sends MESSAGE_PARK with the number of the collective. A quorum is then
- * at most the number of the other workers. The shard answers with a notice, for which the worker
- * waits before it joins. A push names the number of collectives that its worker has completed. When
- * a collective is complete, all workers have joined it, so this push ends the parking of all of
- * them, except of those that have joined the next. The order in which messages of different workers
- * arrive does not matter.
+ * must not wait for it. It sends MESSAGE_PARK with the number of the collective, to each shard as
+ * soon as that shard has counted its push, and counts toward the quorum from then on. The shard
+ * answers with a notice, for which the worker waits before it joins. A push names the number of
+ * collectives that its worker has completed. When a collective is complete, all workers have joined
+ * it, so this push ends the parking of all of them, except of those that have joined the next. The
+ * order in which messages of different workers arrive does not matter.
+ *
+ * Late workers. A worker that some shards have counted, and others not, cannot push before these
+ * close again. If they waited for a worker that waits in the same way for the others, no shard
+ * would close. So if that lasts, the worker sends MESSAGE_PARK to the shards that have counted its
+ * push, with the number of the collective that it joins next, and MESSAGE_ASK when all have counted
+ * it, which ends the parking.
  *
  * Time. In a simulated job each turn of the shard's rank counts as one millisecond of the grace. So
  * its exchanges close with the same workers in every run. */

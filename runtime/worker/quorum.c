@@ -5,6 +5,7 @@
 #include "job/messages.h"
 #include "job/peers.h"
 #include "job/progress_token.h"
+#include "job/sim_rank.h"
 #include "model/model.h"
 #include "model/snapshot.h"
 #include "worker/lane.h"
@@ -14,6 +15,8 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+enum { SPLIT_NS = 100000000 }; /* longer than shards that close together differ */
 
 /* The messages that this worker reads next from a shard. */
 enum reading {
@@ -29,12 +32,18 @@ struct quorum_shard_state {
 	uint64_t applied;  /* publications since the last one with this worker's drift */
 	uint64_t missed;   /* publications between the last two with this worker's drift */
 	unsigned counted;  /* workers in the newest publication; 0: unknown */
+	int counts;        /* 0: it has not counted this worker's last push */
 	int parked;        /* 1: since the last push, all_parked() has sent it MESSAGE_PARK */
+	/* The collective in the MESSAGE_PARK that stand_by() has sent; 0: this worker does not
+	 * stand by. */
+	uint32_t stands_by;
 };
 
 struct quorum {
 	uint64_t joined;     /* the last collective reported to the shards; 0: none */
 	uint32_t mark;       /* the field `anchor` of messages */
+	int watches, late;   /* is_late(): 1: this rank looks at the clock; the last result */
+	uint64_t split_ns;   /* the time since when it looks */
 	atomic_int unshared; /* 1: not all ranks have opened or restored the model yet */
 	atomic_int makes;    /* 1: the thread of the model makes messages, without the token */
 	float weight;
@@ -75,7 +84,8 @@ static void quorum_restart(struct worker *w)
 	q->unshared = 1;
 	q->makes = 0;
 	for (uint32_t s = 0; s < q->n_shards; s++)
-		q->of[s] = (struct quorum_shard_state){ .counted = (unsigned)w->job->workers };
+		q->of[s] = (struct quorum_shard_state){ .counted = (unsigned)w->job->workers,
+							.counts = 1 };
 }
 
 static void quorum_begin(struct worker *w, const float *params)
@@ -141,13 +151,25 @@ void quorum_expect(const struct worker *w, uint32_t shard, struct message_expect
 	want->phase = w->step.phase;
 }
 
-/* Asks one shard for its newest publication, by a message without coordinates. Does nothing if the
- * shard has no free slot; the next poll calls this again. */
+/* Sends MESSAGE_PARK with the number of the collective that this worker joins next. */
+static void park_at(struct worker *w, uint32_t shard)
+{
+	w->quorum->mark = (uint32_t)messages_completed(w->job) + 1;
+	upload_without(w, shard, MESSAGE_PARK);
+	lane_post(w->lanes, shard);
+}
+
+/* Asks one shard for its newest publication, by a message without coordinates, which also ends the
+ * parking. Does nothing if the shard has no free slot; the next poll calls this again. */
 static void ask_newest(struct worker *w, uint32_t shard)
 {
+	struct quorum_shard_state *of = &w->quorum->of[shard];
+
 	if (!lane_free(w->lanes, shard))
 		return;
-	w->quorum->of[shard].reading = READS_ANSWER;
+	of->reading = READS_ANSWER;
+	of->parked = 0;
+	of->stands_by = 0;
 	w->quorum->mark = (uint32_t)messages_completed(w->job);
 	upload_without(w, shard, MESSAGE_ASK);
 	lane_post(w->lanes, shard);
@@ -286,13 +308,69 @@ int quorum_took(struct worker *w, uint32_t shard, const struct message *m, const
 
 int quorum_pulled_from(const struct worker *w, uint32_t shard)
 {
-	return w->quorum->of[shard].reading == READS_DELTAS && lane_idle(w->lanes, shard) &&
+	const struct quorum_shard_state *of = &w->quorum->of[shard];
+
+	return of->reading == READS_DELTAS && !of->stands_by && lane_idle(w->lanes, shard) &&
 	       lane_acknowledged(w->lanes, shard) && !behind(w, shard);
 }
 
-int quorum_pulled(const struct worker *w)
+/* Returns 1 if some shards have counted the push and others have not, and this lasts for longer
+ * than the grace and a while. Until then, this rank must look at the clock although no event comes.
+ */
+static int is_late(struct worker *w, int split)
+{
+	struct quorum *q = w->quorum;
+
+	q->late &= split;
+	if (split && !q->late) {
+		const uint64_t now = sim_rank_time_ns(w->job->sim_rank);
+
+		q->split_ns = q->watches ? q->split_ns : now;
+		q->late = (double)(now - q->split_ns) >=
+			  (double)w->rules.recipe->quorum.grace * 1e9 + SPLIT_NS;
+	}
+	if (q->watches != (split && !q->late))
+		progress_unannounced(w->job, q->watches ? -1 : 1);
+	q->watches = split && !q->late;
+	return q->late;
+}
+
+/* A worker that some shards have counted, and others not, cannot push before these close their next
+ * exchange. If they waited for a worker that waits in the same way for the others, no shard would
+ * close. So after the grace and a while, the shards that have counted the push get MESSAGE_PARK.
+ * When all have counted it, they get MESSAGE_ASK. */
+static void stand_by(struct worker *w)
+{
+	const uint32_t next = (uint32_t)messages_completed(w->job) + 1;
+	struct quorum *q = w->quorum;
+	int all = 1, any = 0;
+
+	for (uint32_t s = 0; s < q->n_shards; s++) {
+		q->of[s].counts |= lane_acknowledged(w->lanes, s);
+		all &= q->of[s].counts;
+		any |= q->of[s].counts;
+	}
+	const int late = is_late(w, any && !all);
+
+	for (uint32_t s = 0; s < q->n_shards; s++) {
+		struct quorum_shard_state *of = &q->of[s];
+
+		if (!lane_acknowledged(w->lanes, s))
+			continue;
+		if (late && of->stands_by != next) {
+			park_at(w, s);
+			of->stands_by = next;
+		} else if (all && of->stands_by) {
+			ask_newest(w, s);
+		}
+	}
+}
+
+int quorum_pulled(struct worker *w)
 {
 	int done = 1;
+
+	stand_by(w);
 
 	for (uint32_t s = 0; s < w->quorum->n_shards && done; s++)
 		done = quorum_pulled_from(w, s);
@@ -333,6 +411,8 @@ unsigned quorum_counted(const struct quorum *quorum)
 static void quorum_sent(struct worker *w, uint64_t elements)
 {
 	(void)elements;
+	for (uint32_t s = 0; s < w->quorum->n_shards; s++)
+		w->quorum->of[s].counts = 0;
 	w->quorum->makes = 0;
 }
 
@@ -369,9 +449,7 @@ static int all_parked(void *context)
 			all = 0;
 		} else if (!q->of[s].parked && messages_claimed(w->job)) {
 			q->of[s].parked = 1;
-			q->mark = (uint32_t)messages_completed(w->job) + 1;
-			upload_without(w, s, MESSAGE_PARK);
-			lane_post(w->lanes, s);
+			park_at(w, s);
 			all = 0;
 		}
 	}

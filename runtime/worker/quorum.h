@@ -21,9 +21,10 @@ int quorum_took(struct worker *w, uint32_t shard, const struct message *m, const
 /* Called when the READ brought no valid message, because the shard was overwriting it. */
 void quorum_torn(struct worker *w, uint32_t shard);
 /* Returns 1 if the last push was counted by all shards, and all that they had announced by then is
- * applied. */
-int quorum_pulled(const struct worker *w);
-/* The same for one shard. */
+ * applied. Otherwise tells those that have counted it whether to wait for the next one. Token held.
+ */
+int quorum_pulled(struct worker *w);
+/* Returns 1 if that is so of one shard. */
 int quorum_pulled_from(const struct worker *w, uint32_t shard);
 
 /* For a pull without a push: requests the newest publications. */

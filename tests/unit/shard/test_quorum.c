@@ -431,11 +431,12 @@ static void meet_while_pushes_wait_at_different_shards(sluice_job *job, int rank
 {
 	struct ledger *l = argument;
 	float params[N];
-	sluice_model *model = open_model(job, params, DENSE "quorum=3 grace=0");
+	sluice_model *model;
 
+	counts = splits = l;
+	model = open_model(job, params, DENSE "quorum=3 grace=0");
 	CHECK_STEP(model, params, params);
 	params[rank] += 1;
-	counts = splits = l;
 	CHECK_OK(sluice_push(model, params));
 	CHECK_OK(sluice_barrier(job));
 	counts = splits = NULL;
@@ -449,6 +450,50 @@ TEST(quorum__two_pushes_wait_at_different_shards_before_a_collective__both_are_c
 {
 	run_in_job(RANKS, meet_while_pushes_wait_at_different_shards,
 		   shared_memory(sizeof(struct ledger)));
+}
+
+/* Rank 1 makes only one exchange and sleeps, or joins a collective, until the others have made
+ * three more. */
+static void go_on_without_one(sluice_job *job, int rank, void *argument, int parks)
+{
+	enum { MORE = 3 };
+	struct ledger *l = argument;
+	float params[N];
+	sluice_model *model;
+
+	counts = splits = l;
+	model = open_model(job, params, DENSE "quorum=3 grace=0");
+	l->weight[rank] = 1;
+	exchange(model, l, rank, params);
+	for (int e = 0; e < MORE && rank != 1; e++)
+		exchange(model, l, rank, params);
+	for (int r = 0; r < RANKS && rank == 1 && !parks; r++)
+		await_exchanges(job, l, r, r == 1 ? 1 : 1 + MORE);
+	finish(job, model, params);
+	check_conserved(job, l, params);
+	CHECK_OK(sluice_barrier(job));
+	counts = splits = NULL;
+	sluice_model_close(&model);
+}
+
+static void go_on_while_one_sleeps(sluice_job *job, int rank, void *argument)
+{
+	go_on_without_one(job, rank, argument, 0);
+}
+
+static void go_on_while_one_is_parked(sluice_job *job, int rank, void *argument)
+{
+	go_on_without_one(job, rank, argument, 1);
+}
+
+TEST(quorum__two_pushes_wait_at_different_shards_and_one_worker_sleeps__the_others_go_on)
+{
+	run_in_job(RANKS, go_on_while_one_sleeps, shared_memory(sizeof(struct ledger)));
+}
+
+TEST(quorum__two_pushes_wait_at_different_shards_and_one_worker_has_ended__the_others_go_on)
+{
+	run_in_job(RANKS, go_on_while_one_is_parked, shared_memory(sizeof(struct ledger)));
 }
 
 /* Rank LATE joins collective after collective without a push. The others exchange before each of
