@@ -52,33 +52,48 @@ slow_in_valgrind = \
 #   test_connect_many, test_verbs_broken,     test_verbs, test_verbs_keys, test_verbs_path, test_verbs_proof,
 #   test_verbs_job, test_verbs_memlock,       test_verbs_register, test_verbs_rights, test_verbs_ud
 #   test_verbs_walk
+#   test_accumulator, test_lazy               test_segments, test_rate_zero, test_pull_range, test_dynamics
+#   test_census                               test_stats, test_state, test_conservation
+#   test_grad_type                            test_segments, test_skip, test_transform_job
+#   test_models                               test_many_models, test_phases
+#   test_overflow                             test_step, test_dense_step
+#   test_simulate                             test_phases, test_svrg, test_async
+#   test_waiting_messages                     test_failure, test_different_calls
 # They compare values with a slower definition, over many draws; jobs (test_step, test_conservation) read the same:
 #   test_candidates, test_quantize, test_reduce, test_select, test_uniform
 long_in_valgrind = \
+	tests/unit/test_accumulator \
 	tests/unit/test_bits \
 	tests/unit/test_candidates \
+	tests/unit/test_census \
 	tests/unit/test_connect_many \
 	tests/unit/test_continue \
 	tests/unit/test_continue_checkpoint \
 	tests/unit/test_gpu_segments \
+	tests/unit/test_grad_type \
 	tests/unit/test_guard_raise \
 	tests/unit/test_hubs \
+	tests/unit/test_lazy \
 	tests/unit/test_link_away \
 	tests/unit/test_memory \
+	tests/unit/test_models \
 	tests/unit/test_ofi_job \
 	tests/unit/test_ofi_rules \
 	tests/unit/test_open_memory \
+	tests/unit/test_overflow \
 	tests/unit/test_quantize \
 	tests/unit/test_reduce \
 	tests/unit/test_select \
 	tests/unit/test_shm_processes \
+	tests/unit/test_simulate \
 	tests/unit/test_slow_rank \
 	tests/unit/test_threads \
 	tests/unit/test_uniform \
 	tests/unit/test_verbs_broken \
 	tests/unit/test_verbs_job \
 	tests/unit/test_verbs_memlock \
-	tests/unit/test_verbs_walk
+	tests/unit/test_verbs_walk \
+	tests/unit/test_waiting_messages
 not_in_valgrind = $(slow_in_valgrind) $(long_in_valgrind)
 # Of these, ./quickstart test runs only with the sanitizers what computes the same bits there and would take long in both builds. The
 # sanitizers leave out the largest vectors of test_gpu_approximate and test_gpu_select (GPU_TEST_SMALL).
