@@ -28,7 +28,7 @@ struct transport *connect_transport(const sluice_job *job, const struct transpor
 /* Returns 1 if the job can continue without the peer. */
 static int may_do_without(const sluice_job *job, int peer)
 {
-	return job_elastic(job) && peer < job->workers && messages_next(job) > 1;
+	return job_can_lose(job, peer) && messages_next(job) > 1;
 }
 
 /* Starts to connect over the first transport that reaches the peer. */

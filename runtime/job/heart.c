@@ -78,9 +78,9 @@ struct heard {
 	uint64_t asked_ns;              /* time at which the last READ was posted */
 	int asked;                      /* 1 while a READ of the pulse is under way */
 	uint64_t moved, moved_ns;       /* the counter of the transport, and when it last grew */
-	uint64_t probed_ns; /* time of the last question over the control network, which was asked
-			       because the link is silent */
-	int away;           /* 1 if this rank has logged that the link is down */
+	uint64_t probed_ns;  /* time of the last question over the control network, which was asked
+				because the link is silent */
+	int away;            /* 1 if this rank has logged that the link is down */
 	uint64_t renewed_ns; /* time at which the connection was made again, because the READ under
 				way was not answered; 0: it was not */
 };

@@ -84,7 +84,7 @@ int job_blame(sluice_job *job, int code, int peer, const char *format, ...)
 	va_start(arguments, format);
 	vsnprintf(text, sizeof text, format, arguments);
 	va_end(arguments);
-	if (!job_elastic(job) || peer >= job->workers)
+	if (!job_can_lose(job, peer))
 		return job_fail(job, code, peer, "%s", text);
 	peers_lost(job, peer, text);
 	return code;
@@ -120,7 +120,7 @@ static int read_status(sluice_job *job, int peer)
 	if (state == LINE_BYE && !failure_finalizing(job))
 		peers_lost(job, peer, "it left the job before this rank was done");
 	const char *text = (const char *)copy + 16;
-	if (state == LINE_GAVE_UP && job_elastic(job) && peer < job->workers) {
+	if (state == LINE_GAVE_UP && job_can_lose(job, peer)) {
 		/* A worker that gave up is dropped, even if it blames another rank. */
 		char why[STATUS_TEXT_BYTES + 32];
 		snprintf(why, sizeof why, "it gave up: %s", without_name(job, peer, text));

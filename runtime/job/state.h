@@ -161,4 +161,10 @@ static inline int job_elastic(const sluice_job *job)
 	return job->members != NULL;
 }
 
+/* Returns 1 if the job continues after it has lost this peer. */
+static inline int job_can_lose(const sluice_job *job, int peer)
+{
+	return job_elastic(job) && peer < job->workers;
+}
+
 #endif

@@ -76,7 +76,7 @@ static int open_remotes(sluice_region *region, const uint8_t *theirs)
 				  "sluice_region_open: %s described %llu bytes instead of %zu",
 				  rank_text(job, p), (unsigned long long)region->remotes[p]->bytes,
 				  region->window->bytes);
-		if (rc == SLUICE_EPEER && job_elastic(job) && p < job->workers)
+		if (rc == SLUICE_EPEER && job_can_lose(job, p))
 			rc = 0; /* the peer has ended, and an event will report that */
 		if (rc)
 			return rc;

@@ -224,7 +224,7 @@ static int open_remote(const struct home *home, int peer, const uint8_t *descrip
 	if (!need || !round_has(job, peer))
 		return 0;
 	int rc = peers_open_region(job, peer, descriptor, out);
-	if (rc == SLUICE_EPEER && job_elastic(job) && peer < job->workers)
+	if (rc == SLUICE_EPEER && job_can_lose(job, peer))
 		return 0; /* the peer has ended, and an event will report that */
 	if (!rc && (*out)->bytes < need)
 		rc = fail(SLUICE_EWIRE, "%s offers a region of %llu bytes, but %llu are needed",
