@@ -54,7 +54,7 @@ enum section_kind {
 	SECTION_WORKER_GUARD, /* numbers: guard_save() */
 	SECTION_SHARD_GUARD,  /* a number: how often the density was doubled */
 	SECTION_SHARD_VARIANCE,
-	SECTION_WORKER_OWN, /* signal=drift: the program's parameters */
+	SECTION_WORKER_OWN,  /* signal=drift: the program's parameters */
 	SECTION_WORKER_BASE, /* quorum=: the common parameters of this worker's last exchange */
 	SECTION_WORKER_BITS, /* number: bits_save() */
 	SECTION_SHARD_BITS   /* number: shard_bits_save() */

@@ -101,8 +101,7 @@ int model_whole(const sluice_model *model, const char *function);
 /* Returns the threads that help to select from n coordinates, or NULL if there are too few. */
 static inline struct team *model_team(const sluice_model *model, uint64_t n)
 {
-	return n < SELECT_SHARED_LEAST ? NULL :
-					 threads_team(model->job, selector_team_memory());
+	return n < SELECT_SHARED_LEAST ? NULL : threads_team(model->job, selector_team_memory());
 }
 
 /* ---- read.c ---- */

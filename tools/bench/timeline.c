@@ -112,9 +112,8 @@ static size_t slices_of_step(const struct timeline *t, const struct step_time *s
 
 /* A slice may contain slices of kinds before it, whose time does not count for it. */
 static const enum trace_kind innermost_first[] = {
-	TRACE_SUM,   TRACE_PUBLISH,  TRACE_APPLY,  TRACE_PUSH,
-	TRACE_PULL,  TRACE_COMPRESS, TRACE_DEVICE, TRACE_WAIT,
-	TRACE_READ, /* in no thread */
+	TRACE_SUM,      TRACE_PUBLISH, TRACE_APPLY, TRACE_PUSH, TRACE_PULL,
+	TRACE_COMPRESS, TRACE_DEVICE,  TRACE_WAIT,  TRACE_READ, /* in no thread */
 };
 enum { KINDS = sizeof(innermost_first) / sizeof(innermost_first[0]) };
 
@@ -238,8 +237,7 @@ static int share(sluice_job *job, int rank, struct slice **slices, size_t *n)
 static void print_head(const struct timeline *t, size_t step, int64_t length_ns, int json)
 {
 	const uint64_t kept = t->n_steps < STEPS ? t->n_steps : STEPS;
-	const double median_ms =
-		(double)(t->steps[step].ended_ns - t->steps[step].began_ns) * 1e-6;
+	const double median_ms = (double)(t->steps[step].ended_ns - t->steps[step].began_ns) * 1e-6;
 
 	if (json) {
 		printf(",\"timeline\":{\"ms\":%.6f,\"workers\":[", median_ms);

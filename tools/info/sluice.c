@@ -119,8 +119,7 @@ static void settings(struct report *r)
 	sluice_set_log(drop_log_line, NULL);
 	if (!rc && recipe_parse(effective.recipe, &recipe))
 		report_add(r, VERDICT_FAIL, section, "environment", "correct or remove it",
-			   "SLUICE_RECIPE=\"%.120s\": %s", effective.recipe,
-			   sluice_last_error());
+			   "SLUICE_RECIPE=\"%.120s\": %s", effective.recipe, sluice_last_error());
 	sluice_set_log(NULL, NULL);
 	if (r->n == before)
 		report_add(r, VERDICT_OK, section, "environment", NULL,

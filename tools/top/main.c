@@ -492,7 +492,7 @@ int main(int argc, char **argv)
 		return rc;
 	rc = o.mode == MODE_MERGE ? run_merge(argv + optind, argc - optind) :
 	     o.mode == MODE_RELAY ? run_relay(&o) :
-	     o.all_nodes	  ? run_nodes(&o) :
+	     o.all_nodes          ? run_nodes(&o) :
 				    run_look(&o);
 	if (fflush(stdout) || ferror(stdout)) {
 		fprintf(stderr, "sluice-top: cannot write to stdout\n");

@@ -34,10 +34,11 @@ struct nodes {
  * tasks. */
 static void forget_step(void)
 {
-	static const char *const names[] = { "SLURM_NTASKS", "SLURM_NPROCS",
-					     "SLURM_NTASKS_PER_NODE", "SLURM_NNODES",
-					     "SLURM_JOB_NUM_NODES", "SLURM_CPUS_PER_TASK",
-					     "SLURM_DISTRIBUTION", "SLURM_HINT", "SLURM_EXACT" };
+	static const char *const names[] = {
+		"SLURM_NTASKS",       "SLURM_NPROCS",        "SLURM_NTASKS_PER_NODE",
+		"SLURM_NNODES",       "SLURM_JOB_NUM_NODES", "SLURM_CPUS_PER_TASK",
+		"SLURM_DISTRIBUTION", "SLURM_HINT",          "SLURM_EXACT"
+	};
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		unsetenv(names[i]);
@@ -170,8 +171,8 @@ static int take_line(struct nodes *nodes, const char *line)
 		rc = relay ? relay_take(relay, end + 2) : -1;
 	}
 	if (rc > 0)
-		snprintf(nodes->said, sizeof(nodes->said), "%.*s",
-			 (int)sizeof(nodes->said) - 1, line);
+		snprintf(nodes->said, sizeof(nodes->said), "%.*s", (int)sizeof(nodes->said) - 1,
+			 line);
 	return rc < 0 ? -1 : 0;
 }
 

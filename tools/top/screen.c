@@ -234,8 +234,7 @@ static void print_title(const struct seen *seen, size_t first, size_t end, const
 	     "job %s%s%s: %zu of %d ranks are %s, on %d node%s; %d server%s; %s; up %s",
 	     *r->who.job ? r->who.job : "-", *r->who.step ? "." : "", r->who.step, end - first,
 	     r->who.size, view->nodes ? "shown" : "here", nodes, nodes == 1 ? "" : "s",
-	     r->who.servers,
-	     r->who.servers == 1 ? "" : "s", r->who.transports,
+	     r->who.servers, r->who.servers == 1 ? "" : "s", r->who.transports,
 	     time_text(seconds_since(r, r->who.start_ns), up));
 	if (m >= 0)
 		line(view, to, NULL, "model %u: %llu parameters in %u shard%s, %s", r->models[m].id,

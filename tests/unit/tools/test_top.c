@@ -495,8 +495,8 @@ TEST(look__with_a_changed_byte__lacks_that_rank)
 
 TEST(lines__of_other_programs__are_not_understood)
 {
-	static const char *const lines[] = { "",      "w",	   "w x",	 "w 99999999 1",
-					     "r 1 S", "n",	   "n 0",	 "n x",
+	static const char *const lines[] = { "",       "w",           "w x",         "w 99999999 1",
+					     "r 1 S",  "n",           "n 0",         "n x",
 					     "w -1 1", "r 1 S 1 1 1", "srun: error", "w 0 1 q" };
 	struct relay relay = { 0 };
 
