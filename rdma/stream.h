@@ -52,7 +52,7 @@ static inline struct stream_limits stream_limits_over_tcp(int lost_after_ms)
 					.begin_bytes = STREAM_SMALL_BYTES,
 					.least_bytes = 1 << 14,
 					.begin = 2,
-					.least = 2,
+					.least = 3,
 					.most = 16,
 					.wait_ns = 5000000,
 					.long_ns = (uint64_t)lost_after_ms * NS_PER_MS /
