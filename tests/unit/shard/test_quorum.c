@@ -17,7 +17,9 @@
 #include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { N = 60, SHARDS = 3, PERIOD = 2, RANKS = 4, LATE = RANKS - 1, PUSHES_MOST = 40 };
 #define DENSE "up=all down=all signal=drift when=every(2) memory=none dense=none "
@@ -417,9 +419,21 @@ static void await_counted(const struct worker *w, uint32_t shard, int of)
 		wait_on(w->job, &waited);
 }
 
+/* The random numbers of this rank's delays between messages; 0: there are none. */
+static unsigned delays;
+
+/* Sleeps now and then for up to `most_us`. */
+static void delay(unsigned most_us)
+{
+	if (rand_r(&delays) % 4 == 0)
+		usleep((unsigned)rand_r(&delays) % most_us);
+}
+
 /* Shard 0 closes without the push of rank 0, and shard 2 without that of rank LATE. */
 void __wrap_upload_post(struct worker *w, uint32_t shard, int more)
 {
+	if (delays)
+		delay(3000);
 	if (splits && w->job->rank == 0 && shard == 0)
 		await_counted(w, 0, LATE);
 	if (splits && w->job->rank == LATE && shard == 2)
@@ -494,6 +508,62 @@ TEST(quorum__two_pushes_wait_at_different_shards_and_one_worker_sleeps__the_othe
 TEST(quorum__two_pushes_wait_at_different_shards_and_one_worker_has_ended__the_others_go_on)
 {
 	run_in_job(RANKS, go_on_while_one_is_parked, shared_memory(sizeof(struct ledger)));
+}
+
+struct random_job {
+	struct ledger *ledger;
+	const char *recipe;
+	unsigned seed;
+};
+
+/* The messages of a push are delayed at random, and some exchanges have a collective before or
+ * after the pull. */
+static void exchange_with_delays(sluice_job *job, int rank, void *argument)
+{
+	enum { EXCHANGES = 30, BEFORE = 1, AFTER = 2 };
+	const struct random_job *of = argument;
+	struct ledger *l = counts = of->ledger;
+	unsigned meets = of->seed;
+	float params[N], given[N];
+	sluice_model *model = open_model(job, params, of->recipe);
+
+	delays = of->seed * RANKS + (unsigned)rank + 1;
+	l->weight[rank] = 1;
+	for (int e = 0; e < EXCHANGES; e++) {
+		const int meet = rand_r(&meets) % 5;
+
+		memcpy(given, local_base(model->worker->local), sizeof(given));
+		CHECK_STEP(model, params, params);
+		delay(8000);
+		for (int i = 0; i < N; i++) {
+			params[i] -= 0.01f * noise(43, (uint64_t)e, (uint64_t)rank, (uint64_t)i);
+			l->drift[rank][e][i] = given[i] - params[i];
+		}
+		CHECK_OK(sluice_push(model, params));
+		if (meet & BEFORE)
+			CHECK_OK(sluice_barrier(job));
+		CHECK_OK(sluice_pull(model, params));
+		atomic_fetch_add(&l->exchanges[rank], 1);
+		if (meet & AFTER)
+			CHECK_OK(sluice_barrier(job));
+	}
+	finish(job, model, params);
+	check_conserved(job, l, params);
+	CHECK_OK(sluice_barrier(job));
+	counts = NULL;
+	sluice_model_close(&model);
+}
+
+TEST(quorum__random_delays_and_collectives__no_shard_waits_for_ever_and_each_drift_counts_once)
+{
+	static const char *const recipes[] = { DENSE "quorum=2 grace=0", DENSE "quorum=3 grace=0",
+					       DENSE "quorum=3 grace=0.001" };
+
+	for (unsigned i = 0; i < 3; i++) {
+		struct random_job of = { shared_memory(sizeof(struct ledger)), recipes[i], i };
+
+		run_in_job(RANKS, exchange_with_delays, &of);
+	}
 }
 
 /* Rank LATE joins collective after collective without a push. The others exchange before each of
