@@ -24,11 +24,11 @@
  * it, so this push ends the parking of all of them, except of those that have joined the next. The
  * order in which messages of different workers arrive does not matter.
  *
- * Late workers. A worker that some shards have counted, and others not, cannot push before these
- * close again. If they waited for a worker that waits in the same way for the others, no shard
- * would close. So if that lasts, the worker sends MESSAGE_PARK to the shards that have counted its
- * push, with the number of the collective that it joins next, and MESSAGE_ASK when all have counted
- * it, which ends the parking.
+ * Late workers. A worker whose push some shards have counted and others have not makes no other
+ * push before the latter close an exchange. If the latter waited for a worker that waits in the
+ * same way for the former, no shard would close. So if that lasts, the worker sends MESSAGE_PARK to
+ * the shards that have counted its push, with the number of the collective that it joins next. When
+ * all have counted it, the worker sends them MESSAGE_ASK, which ends the parking.
  *
  * Time. In a simulated job each turn of the shard's rank counts as one millisecond of the grace. So
  * its exchanges close with the same workers in every run. */

@@ -609,7 +609,7 @@ void lane_read_snapshot(struct lanes *lanes, uint32_t shard, size_t offset, size
 	read_bytes(lanes, shard, lane->to->at.snapshot_offset + offset, bytes);
 }
 
-/* Returns the end of the shards after this one that the same rank holds and that are exchanged in
+/* Returns the end of the shards, from this one on, that one rank holds and that are exchanged in
  * the same steps. *lacks is 1 if one of them is short and has not announced publication `wanted`.
  */
 static uint32_t together(const struct lanes *lanes, uint32_t shard, uint64_t wanted, int *lacks)

@@ -16,7 +16,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { SPLIT_NS = 100000000 }; /* longer than shards that close together differ */
+/* The shards close an exchange within this time if they have the same pushes. */
+enum { SPLIT_NS = 100000000 };
 
 /* The messages that this worker reads next from a shard. */
 enum reading {
@@ -314,9 +315,8 @@ int quorum_pulled_from(const struct worker *w, uint32_t shard)
 	       lane_acknowledged(w->lanes, shard) && !behind(w, shard);
 }
 
-/* Returns 1 if some shards have counted the push and others have not, and this lasts for longer
- * than the grace and a while. Until then, this rank must look at the clock although no event comes.
- */
+/* Returns 1 if some shards have counted the push and others have not, for longer than the grace and
+ * SPLIT_NS together. Until then, this rank must look at the clock although no event comes. */
 static int is_late(struct worker *w, int split)
 {
 	struct quorum *q = w->quorum;
@@ -335,10 +335,10 @@ static int is_late(struct worker *w, int split)
 	return q->late;
 }
 
-/* A worker that some shards have counted, and others not, cannot push before these close their next
- * exchange. If they waited for a worker that waits in the same way for the others, no shard would
- * close. So after the grace and a while, the shards that have counted the push get MESSAGE_PARK.
- * When all have counted it, they get MESSAGE_ASK. */
+/* If some shards have counted this worker's push and others have not, the worker makes no other
+ * push before the latter close an exchange. If the latter waited for a worker that waits in the
+ * same way for the former, no shard would close. So the former get MESSAGE_PARK if that lasts
+ * (is_late()), and MESSAGE_ASK when all shards have counted the push. */
 static void stand_by(struct worker *w)
 {
 	const uint32_t next = (uint32_t)messages_completed(w->job) + 1;
