@@ -16,10 +16,14 @@ enum { LANES = 8, TURN = 4 * LANES, LINE = 16, BLOCK = 1024, ADD = 1, VALUES = 2
 
 /* If this many turns of a block have a candidate, most of them have several. */
 enum { MANY = BLOCK / TURN * 3 / 4 };
-/* The distance by which memory is prefetched. It must be far enough for the data to arrive in time,
- * and near enough for the number of cache lines that the processor can load at once. On Zen 4,
- * distances of 48 to 96 coordinates take the same time, and 128 takes a tenth to a quarter more. */
-enum { AHEAD = 64 };
+/* Returns the distance in coordinates by which memory is prefetched. It must be far enough for the
+ * data to arrive in time, and near enough for the number of cache lines that the processor can load
+ * at once. On Zen 4, distances of 48 to 96 take the same time, and 128 takes a tenth to a quarter
+ * more. On Emerald Rapids, 512 takes a fifth less time than 64. */
+FOR_BLOCKS size_t prefetch_distance(void)
+{
+	return __builtin_cpu_is("intel") ? 512 : 64;
+}
 
 FOR_BLOCKS void ask_for(const float *x, const float *grad, size_t i, const int flags)
 {
@@ -151,7 +155,7 @@ FOR_BLOCKS void sweep(const float *x, float *residual, const float *grad, float 
 		      size_t end, struct select_bounds b, list_many_fn *list_many,
 		      struct select_lists *out, const int flags)
 {
-	const size_t whole = end - (end - begin) % TURN;
+	const size_t whole = end - (end - begin) % TURN, ahead = prefetch_distance();
 	uint32_t hits[BLOCK / TURN + 1];
 	struct select_lists l = *out;
 	size_t i = begin, next;
@@ -161,8 +165,8 @@ FOR_BLOCKS void sweep(const float *x, float *residual, const float *grad, float 
 		size_t n_hits, soon;
 
 		next = whole - i < BLOCK ? whole : i + BLOCK;
-		soon = next + AHEAD;
-		n_hits = find(x, residual, grad, scale, i, next, b.below, AHEAD, hits, flags);
+		soon = next + ahead;
+		n_hits = find(x, residual, grad, scale, i, next, b.below, ahead, hits, flags);
 		if (n_hits < MANY)
 			list_few(x, residual, grad, hits, n_hits, b, soon, &l, flags);
 		else
