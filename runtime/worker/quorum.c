@@ -43,7 +43,7 @@ struct quorum_shard_state {
 struct quorum {
 	uint64_t joined;     /* the last collective reported to the shards; 0: none */
 	uint32_t mark;       /* the field `anchor` of messages */
-	int watches, late;   /* is_late(): 1: this rank looks at the clock; the last result */
+	int watches, late;   /* stays_split(): 1: this rank looks at the clock; the last result */
 	uint64_t split_ns;   /* the time since when it looks */
 	atomic_int unshared; /* 1: not all ranks have opened or restored the model yet */
 	atomic_int makes;    /* 1: the thread of the model makes messages, without the token */
@@ -317,7 +317,7 @@ int quorum_pulled_from(const struct worker *w, uint32_t shard)
 
 /* Returns 1 if some shards have counted the push and others have not, for longer than the grace and
  * SPLIT_NS together. Until then, this rank must look at the clock although no event comes. */
-static int is_late(struct worker *w, int split)
+static int stays_split(struct worker *w, int split)
 {
 	struct quorum *q = w->quorum;
 
@@ -338,7 +338,7 @@ static int is_late(struct worker *w, int split)
 /* If some shards have counted this worker's push and others have not, the worker makes no other
  * push before the latter close an exchange. If the latter waited for a worker that waits in the
  * same way for the former, no shard would close. So the former get MESSAGE_PARK if that lasts
- * (is_late()), and MESSAGE_ASK when all shards have counted the push. */
+ * (stays_split()), and MESSAGE_ASK when all shards have counted the push. */
 static void stand_by(struct worker *w)
 {
 	const uint32_t next = (uint32_t)messages_completed(w->job) + 1;
@@ -350,7 +350,7 @@ static void stand_by(struct worker *w)
 		all &= q->of[s].counts;
 		any |= q->of[s].counts;
 	}
-	const int late = is_late(w, any && !all);
+	const int late = stays_split(w, any && !all);
 
 	for (uint32_t s = 0; s < q->n_shards; s++) {
 		struct quorum_shard_state *of = &q->of[s];
