@@ -55,10 +55,9 @@ slow_in_valgrind = \
 #   test_accumulator, test_lazy               test_segments, test_rate_zero, test_pull_range, test_dynamics
 #   test_census                               test_stats, test_state, test_conservation
 #   test_grad_type                            test_segments, test_skip, test_transform_job
-#   test_models                               test_many_models, test_phases
 #   test_overflow                             test_step, test_dense_step
 #   test_simulate                             test_phases, test_svrg, test_async
-#   test_waiting_messages                     test_failure, test_different_calls
+#   test_waiting_messages                     test_step, test_push_range, test_conservation
 # They compare values with a slower definition, over many draws; jobs (test_step, test_conservation) read the same:
 #   test_candidates, test_quantize, test_reduce, test_select, test_uniform
 long_in_valgrind = \
@@ -76,7 +75,6 @@ long_in_valgrind = \
 	tests/unit/test_lazy \
 	tests/unit/test_link_away \
 	tests/unit/test_memory \
-	tests/unit/test_models \
 	tests/unit/test_ofi_job \
 	tests/unit/test_ofi_rules \
 	tests/unit/test_open_memory \
