@@ -277,7 +277,7 @@ static const struct closing *shard_closing(const struct shard *shard)
 static int waits_for_others(const sluice_model *model, const struct shard *shard)
 {
 	if (!inboxes_due(shard) || !shard_is_short(shard->at, shard->job->workers) ||
-	    shard->rules.schedule->phases[0].close != CLOSE_ALL_LIVING)
+	    shard_closing(shard) != &closings[CLOSE_ALL_LIVING])
 		return 0;
 	for (uint32_t i = 0; i < model->n_own; i++) {
 		const struct shard *other = &model->shards[i];

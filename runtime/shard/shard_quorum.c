@@ -300,7 +300,7 @@ int shard_quorum_gather(struct shard *shard, int *moved)
 {
 	struct quorum_shard *q = shard->quorum;
 	const uint32_t need = shard->rules.recipe->quorum.workers;
-	uint32_t here = 0, expected = 0, parked = 0;
+	uint32_t here = 0, expected = 0;
 	double weights = 0;
 
 	*moved = 0;
@@ -309,12 +309,10 @@ int shard_quorum_gather(struct shard *shard, int *moved)
 		here += (uint32_t)q->of[w].waits;
 		weights += q->of[w].waits ? (double)q->of[w].weight : 0;
 	}
-	for (int w = 0; w < shard->job->workers; w++) {
-		const int counts = is_expected(q, w);
+	for (int w = 0; w < shard->job->workers; w++)
+		expected += (uint32_t)is_expected(q, w);
+	const uint32_t parked = (uint32_t)shard->job->workers - expected;
 
-		expected += (uint32_t)counts;
-		parked += (uint32_t)!counts;
-	}
 	if (shard->job->failure.code)
 		return 0;
 	if (!here)

@@ -636,7 +636,7 @@ int lanes_read(struct lanes *lanes, uint64_t wanted)
 
 	for (uint32_t s = 0, end = 0; s < l->n_shards && !lanes->of.job->failure.code; s++) {
 		if (s == end)
-			end = together(lanes, s, wanted, &lacks);
+			end = lanes->shared ? together(lanes, s, wanted, &lacks) : l->n_shards;
 		if (!lane_announced(lanes, s, wanted))
 			continue;
 		if (lane_copies(lanes, s)) {
