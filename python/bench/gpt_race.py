@@ -8,7 +8,9 @@
 "curve" writes the validation loss and the bytes of all ranks against steps. A curve that is already complete in the
 file is not repeated. "times" measures the time of a step and the bytes at the interfaces. The ways take turns in one
 job, so that other load on the machine affects all of them. On several nodes, GLOO_SOCKET_IFNAME names the interface of
-the network between them. gpt_table.py prints the results.
+the network between them. gpt_table.py prints the results. With --together N, one process makes the steps of N ranks that
+exchange dense gradients: the mean loss of all their rows has the mean of their gradients. It computes each step once
+instead of N times, and its bytes are those that N ranks would send over Gloo.
 """
 import argparse
 import gzip
@@ -49,6 +51,7 @@ class Training:
     def __init__(self, job, args, text, name):
         self.job, self.args, (symbols, self.train, self.validation) = job, args, text
         self.name, self.step, self.times, self.wire = name, 0, [], 0
+        self.ranks = range(args.together) if args.together else [job.rank]
         kind, betas = WAYS.get(name, (name, USUAL))
         torch.manual_seed(args.seed)
         self.model = GPT(symbols, args.width, args.layers, args.heads, args.length)
@@ -56,10 +59,12 @@ class Training:
                             lambda m, _: torch.optim.AdamW(m.parameters(), lr=args.lr, betas=betas))
 
     def rows(self, text, rows, seed):
-        return batch(text, rows, self.args.length, torch.Generator().manual_seed(seed))
+        """Returns the rows of the ranks of this process. A rank adds its number to the seed."""
+        parts = [batch(text, rows, self.args.length, torch.Generator().manual_seed(seed + rank)) for rank in self.ranks]
+        return [torch.cat(tensors) for tensors in zip(*parts)]
 
     def make_step(self):
-        seed = (self.args.seed * 1000003 + self.step) * 4096 + self.job.rank
+        seed = (self.args.seed * 1000003 + self.step) * 4096
         self.way.optimizer.zero_grad()
         with self.way.exchange():
             loss_of(self.way.model, *self.rows(self.train, self.args.batch, seed)).backward()
@@ -69,7 +74,7 @@ class Training:
     def loss(self, seed=0):
         """Returns the loss of the rows that examples/gpt.py uses, or of other rows. Collective."""
         with torch.no_grad(), self.way.common():
-            mine = loss_of(self.model, *self.rows(self.validation, 64, seed + self.job.rank)).item()
+            mine = loss_of(self.model, *self.rows(self.validation, 64, seed)).item()
         return self.job.sum([mine])[0] / self.job.workers
 
     def round(self, steps):
@@ -84,7 +89,7 @@ class Training:
     def facts(self):
         args = self.args
         return {"way": self.name, "parameters": sum(p.numel() for p in self.model.parameters()),
-                "ranks": self.job.workers, "batch": args.batch, "length": args.length}
+                "ranks": self.args.together or self.job.workers, "batch": args.batch, "length": args.length}
 
 
 def text_of(path):
@@ -121,7 +126,7 @@ def curve(job, args, text, done):
             training.make_step()
             if training.step % args.report and training.step < args.steps:
                 continue
-            pushed, pulled = training.way.moved(training.step)
+            pushed, pulled = training.way.moved(training.step, args.together or job.workers)
             row = {**facts, "step": training.step, "validation_loss": training.loss(), "pushed_total": pushed,
                    "pulled_total": pulled}
             if training.step >= args.steps or training.step % 1000 == 0:
@@ -164,6 +169,7 @@ def main():
     parser.add_argument("--width", type=int, default=144)
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--heads", type=int, default=4)
+    parser.add_argument("--together", type=int, default=0, metavar="N", help="dense ranks that one process stands for")
     parser.add_argument("--lr", type=float, default=1e-3)
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
@@ -173,6 +179,8 @@ def main():
         parser.error("--rounds: at most 4 with freeze, whose first 50 steps are dense and are the ones to time")
     done = lines_of(args.results)
     job = ways.start()
+    if args.together and (job.workers > 1 or args.work == "times" or any("dense" not in name for name in args.ways)):
+        parser.error("--together: only for curves of dense ways in a job of one process")
     {"curve": curve, "times": times}[args.work](job, args, text_of(args.text), done)
     job.close()
 

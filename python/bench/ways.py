@@ -121,15 +121,17 @@ class Way:
         """Returns a context in which the module has the parameters that all ranks share."""
         return self.state.common() if self.name.startswith("local: ") else contextlib.nullcontext()
 
-    def moved(self, steps):
+    def moved(self, steps, ranks=None):
         """Returns the bytes of gradients and of answers that all ranks together have sent, without network headers.
 
-        For Gloo, these are the two halves of its ring. This call is collective.
+        For Gloo, these are the two halves of its ring, which has the ranks of the job, or as many as ranks says. This
+        call is collective.
         """
         if self.state:
             stats = self.state.stats()
             return [int(part) for part in self.job.sum([stats["pushed_bytes"], stats["pulled_bytes"]])]
-        ring = self.job.workers - 1
+        ranks = ranks or self.job.workers
+        ring = ranks - 1
         values = steps * sum(p.numel() for p in self.module.parameters())
         if self.name == "no exchange":
             return [0, 0]
@@ -137,7 +139,7 @@ class Way:
             _, before, after = self._power.compression_stats()
             values += int(after - before)
         if self.name == "gloo, added in rank order":
-            ring = self.job.workers * (self.job.workers - 1) // 2
+            ring = ranks * (ranks - 1) // 2
         return [ring * values * {"gloo, fp16 hook": 2, "gloo, float64": 8}.get(self.name, 4)] * 2
 
     def sent(self, steps):
