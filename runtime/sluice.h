@@ -215,7 +215,8 @@ typedef struct sluice_model_attr {
 	size_t n_tensors;
 	const char *recipe;       /* see sluice_recipe(7); NULL: SLUICE_RECIPE, or the default if
 				     that is unset */
-	uint32_t shards;          /* 0: the smaller of workers and ceil(count / 65536) */
+	uint32_t shards;          /* 0: the smaller of workers and ceil(count / 65536); if every
+				     step is dense, up to 32 for each worker */
 	float lr;                 /* first learning rate; 0: 0.01; not used with signal=drift */
 	uint64_t steps_per_epoch; /* for a recipe that counts epochs; 0: unknown */
 	uint64_t memory_bytes; /* open fails if a rank needs more; 0: the value of SLUICE_MEMORY */

@@ -71,7 +71,8 @@ class Model:
     recipe: see sluice_recipe(7); None takes SLUICE_RECIPE, else the default.
     tensors: (name, elements) of the parts of the vector, for messages and for dense=; or (name, elements, columns)
         with the length of a tensor's rows, for transform=.
-    shards: 0 takes the smaller of the number of workers and count / 65536, rounded up.
+    shards: 0 takes the smaller of the number of workers and count / 65536, rounded up. If every step is dense
+        (up=all down=all), 0 takes up to 32 shards for each worker, of at least 65536 parameters.
     lr: the first learning rate; 0 takes 0.01.
     steps_per_epoch: for a recipe that counts epochs.
     memory_bytes: opening fails above this; 0 takes SLUICE_MEMORY.

@@ -14,10 +14,14 @@ enum { DENSE_PIECE = 768 };
  * has passed message_peek(). */
 int dense_plain(const struct message *m);
 
-/* Returns the number of values in the piece that begins at `at`. */
-static inline uint32_t dense_here(uint32_t span, uint32_t at)
+/* Returns the number of values in the piece that begins at value `at` of span values, which are
+ * written to `to`. Pieces begin where cache lines of `to` begin, except the first one. */
+static inline uint32_t dense_here(const void *to, uint32_t span, uint32_t at)
 {
-	return span - at < DENSE_PIECE ? span - at : DENSE_PIECE;
+	const uintptr_t in_line = ((uintptr_t)to / sizeof(float) + at) % 16;
+	const uint32_t piece = DENSE_PIECE - (uint32_t)in_line;
+
+	return span - at < piece ? span - at : piece;
 }
 
 /* Copies n values out of memory that a peer may be changing, and reads each byte once. Continues
@@ -32,9 +36,9 @@ void dense_put(const float *value, uint32_t n, uint8_t *to, uint32_t *crc, int p
 void dense_put_end(void);
 
 /* Returns 1 if a vector of this length does not fit into the cache. */
-static inline int dense_large(uint32_t span)
+static inline int dense_large(uint64_t count)
 {
-	return span >= 1u << 20;
+	return count >= 1u << 20;
 }
 
 /* Sets value[i] = scale * from[i]. */

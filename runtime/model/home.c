@@ -26,6 +26,7 @@ struct home {
 	sluice_job *job;
 	const struct holdings *holdings;
 	struct holder *of; /* [shard][holder] */
+	uint64_t *turns;   /* [i]: see turn_of() */
 	/* [peer]: the window to which the peer may write on this rank, or NULL */
 	struct region **windows;
 	struct remote **remote_windows;
@@ -143,6 +144,29 @@ static void find_holders(struct home *home)
 		};
 }
 
+/* Returns a number that orders the shards as home_turn() says, and whose lowest 24 bits are the
+ * shard itself. Beyond 2^15 ranks, the order is a different one. */
+static uint64_t turn_of(const struct home *home, uint32_t shard)
+{
+	const int size = home->job->size, self = home->job->rank;
+	const struct holding *at = holdings_at(home->holdings, shard, 0);
+	const uint64_t own = at->rank == self, ahead = (uint64_t)((at->rank - self + size) % size);
+
+	return own << 63 | (uint64_t)at->notice_index << 39 | ahead << 24 | shard;
+}
+
+static int by_turn(const void *a, const void *b)
+{
+	const uint64_t *x = a, *y = b;
+
+	return (*x > *y) - (*x < *y);
+}
+
+uint32_t home_turn(const struct home *home, uint32_t i)
+{
+	return home->turns[i] & SHARDS_MAX;
+}
+
 int home_open(sluice_job *job, const struct layout *l, struct home **out)
 {
 	const struct holdings *h = l->holdings;
@@ -154,13 +178,18 @@ int home_open(sluice_job *job, const struct layout *l, struct home **out)
 		home->job = job;
 		home->holdings = h;
 		home->of = calloc((size_t)h->n_shards * h->holders, sizeof(*home->of));
+		home->turns = calloc(h->n_shards, sizeof(*home->turns));
 		home->windows = calloc(n, sizeof(struct region *));
 		home->remote_windows = calloc(n, sizeof(struct remote *));
 		home->remote_logs = calloc(n, sizeof(struct remote *));
 	}
-	if (!home || !home->of || !home->windows || !home->remote_windows || !home->remote_logs)
+	if (!home || !home->of || !home->turns || !home->windows || !home->remote_windows ||
+	    !home->remote_logs)
 		return fail(SLUICE_ENOMEM, "no memory for %zu windows", n);
 	find_holders(home);
+	for (uint32_t s = 0; s < h->n_shards; s++)
+		home->turns[s] = turn_of(home, s);
+	qsort(home->turns, h->n_shards, sizeof(*home->turns), by_turn);
 	for (int p = 0; p < job->size && !rc; p++) {
 		const size_t bytes = holdings_window_bytes(h, job->rank, p);
 
@@ -201,6 +230,7 @@ void home_close(struct home **out)
 	free(home->remote_windows);
 	free(home->remote_logs);
 	free(home->of);
+	free(home->turns);
 	free(home);
 	*out = NULL;
 }

@@ -60,6 +60,11 @@ const struct holder *home_current(const struct home *home, uint32_t shard);
 int home_rank(const struct home *home, uint32_t shard);
 /* Returns 1 if this rank is the holder from which workers read. */
 int home_is_here(const struct home *home, uint32_t shard);
+/* Returns the shard to which this rank sends next after i others: first one shard of each other
+ * rank, beginning with the next rank, then a second one of each, and so on, and this rank's own
+ * shards last. So all ranks send to different ranks at any time, and every rank can sum its first
+ * shard early. */
+uint32_t home_turn(const struct home *home, uint32_t i);
 /* Makes workers read from holder k. `epoch` must be newer than all previous epochs. */
 void home_move(struct home *home, uint32_t shard, uint32_t k, uint64_t epoch);
 

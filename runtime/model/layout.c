@@ -4,12 +4,13 @@
 #include "model/home.h"
 #include "base/error.h"
 #include "model/census.h"
+#include "compress/dense.h"
 #include "compress/message.h"
 #include "model/snapshot.h"
 #include <math.h>
 #include <stdlib.h>
 
-enum { COUNT_PER_SHARD = 65536, SLOT_MARGIN = 4 };
+enum { COUNT_PER_SHARD = 65536, DENSE_SHARDS_OF_WORKER = 32, SLOT_MARGIN = 4 };
 
 static uint64_t least_of(uint64_t a, uint64_t b)
 {
@@ -189,6 +190,13 @@ static uint32_t down_capacity(const struct layout *l, const struct shard_layout 
 	return (uint32_t)least_of(s->span, k + s->exempt);
 }
 
+/* Rounds up to whole cache lines, so that all messages have the alignment of the first one. Dense
+ * messages are written past the caches, which takes longer if lines are written in parts. */
+static size_t in_lines(size_t bytes)
+{
+	return (bytes + 63) / 64 * 64;
+}
+
 /* Sets the space for the messages of all phases, each with a note after it. */
 static void size_messages(struct shard_layout *s, const struct recipe *recipe, size_t note)
 {
@@ -218,10 +226,12 @@ static void size_messages(struct shard_layout *s, const struct recipe *recipe, s
 	s->slot_bytes += note;
 	s->delta_bytes = whole && delta < everything ? everything : delta;
 	s->delta_bytes += note;
-	s->snapshot_bytes = snapshot_bytes(s->span);
+	s->snapshot_bytes = in_lines(snapshot_bytes(s->span));
 	/* A late worker also reads a part of a snapshot to where it reads deltas. */
 	if (recipe->quorum.workers && s->delta_bytes < snapshot_part_bytes(s->span))
 		s->delta_bytes = snapshot_part_bytes(s->span);
+	s->slot_bytes = in_lines(s->slot_bytes);
+	s->delta_bytes = in_lines(s->delta_bytes);
 }
 
 /* Returns 1 if a message with at most `count` coordinates is always shorter than a dense one. */
@@ -344,6 +354,7 @@ static int make_shards(struct layout *l, const struct recipe *recipe,
 				    recipe->transform);
 		}
 		s->span = (uint32_t)span;
+		s->past_caches = dense_large(l->count);
 		size_t n = layout_shard_spans(l, s, spans);
 		for (size_t j = 0; j < n; j++)
 			if (spans[j].exempt)
@@ -381,6 +392,19 @@ static int make_shards(struct layout *l, const struct recipe *recipe,
 	return 0;
 }
 
+/* Returns the default number of shards of a fragment. In a dense step, a rank sums and publishes
+ * one shard while the messages of the next ones travel, so each worker has several shards, if they
+ * are not too short. */
+static uint64_t usual_shards(const struct recipe *recipe, uint64_t workers, uint64_t count)
+{
+	const uint64_t most = (count + COUNT_PER_SHARD - 1) / COUNT_PER_SHARD;
+	uint64_t each = 1;
+
+	if (recipe->when == WHEN_ALWAYS && recipe_is_dense(recipe) && workers > 1 && most > workers)
+		each = least_of(most / workers, DENSE_SHARDS_OF_WORKER);
+	return least_of(each * workers, most);
+}
+
 int layout_make(const sluice_model_attr *attr, struct recipe *recipe,
 		const struct schedule *schedule, int size, int workers, struct layout *out)
 {
@@ -393,9 +417,7 @@ int layout_make(const sluice_model_attr *attr, struct recipe *recipe,
 	uint64_t shards = attr->shards;
 	/* Each fragment has shards at all owners, so that all of them share its bytes. */
 	if (!shards)
-		shards = parts *
-			 least_of((uint64_t)workers,
-				  (attr->count / parts + COUNT_PER_SHARD - 1) / COUNT_PER_SHARD);
+		shards = parts * usual_shards(recipe, (uint64_t)workers, attr->count / parts);
 	if (shards % parts || attr->count < parts)
 		return fail(SLUICE_EINVAL,
 			    "the recipe has fragments(%u), but the model has %llu parameters in "
@@ -403,7 +425,7 @@ int layout_make(const sluice_model_attr *attr, struct recipe *recipe,
 			    "one; set shards to a multiple of %u, or to 0",
 			    parts, (unsigned long long)attr->count, (unsigned long long)shards,
 			    parts);
-	if (shards > attr->count || shards > 0xffffff)
+	if (shards > attr->count || shards > SHARDS_MAX)
 		return fail(SLUICE_EINVAL,
 			    "shards=%llu for a model of %llu parameters: at most one per parameter",
 			    (unsigned long long)shards, (unsigned long long)attr->count);

@@ -22,6 +22,7 @@ enum {
 	NOTICE_BYTES = 32, /* version, log_end, consumed_seq u64; bytes of the last entry, CRC32C
 			      u32 */
 	SHARD_ELEMENTS_MAX = 1 << 28,
+	SHARDS_MAX = 0xffffff,
 	/* A shard whose messages and parameters have at most this many coordinates is short. */
 	SHORT_SHARD_COORDINATES = 1 << 14
 };
@@ -46,10 +47,12 @@ struct shard_layout {
 	uint32_t support_capacity; /* most coordinates of an agreed support; 0 if there is none */
 	uint32_t sketch_columns, sketch_cells; /* 0 unless up=sketch */
 	uint32_t slot_depth;                   /* slots in each worker's ring */
+	/* 1: dense messages bypass the caches, because the whole vector does not fit into them. */
+	int past_caches;
 	/* The most coordinates in a message of any phase before it is encoded or after it is
 	 * decoded. */
 	uint32_t room;
-	size_t slot_bytes, delta_bytes, log_bytes, snapshot_bytes;
+	size_t slot_bytes, delta_bytes, log_bytes, snapshot_bytes; /* whole cache lines */
 	/* With quorum=, publication v begins at place (v - 1) % log_places of the log, each of
 	 * which has delta_bytes; else 0. */
 	uint32_t log_places;

@@ -277,8 +277,7 @@ static void set_dependent_defaults(struct draft *d)
 	if (r->automatic && !axis_given(d, AXIS_UP) && !axis_given(d, AXIS_DOWN))
 		r->up.select = r->down.select = SELECT_TOPK;
 
-	int lossy = r->up.select != SELECT_ALL || r->down.select != SELECT_ALL ||
-		    r->up.values.type != VALUE_F32 || r->down.values.type != VALUE_F32;
+	int lossy = !recipe_is_dense(r);
 
 	if (selection_kinds[r->up.select].unbiased || selection_kinds[r->down.select].unbiased)
 		lossy = 0;

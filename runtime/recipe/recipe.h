@@ -216,6 +216,12 @@ int recipe_count(struct recipe *r, uint64_t n);
 /* Returns the position of the first word that differs between two printed recipes. The position is
  * the same in both. */
 size_t recipe_word_apart(const char *a, const char *b);
+/* Returns 1 if every coordinate is pushed and published as a float. */
+static inline int recipe_is_dense(const struct recipe *r)
+{
+	return r->up.select == SELECT_ALL && r->up.values.type == VALUE_F32 &&
+	       r->down.select == SELECT_ALL && r->down.values.type == VALUE_F32;
+}
 /* Returns 1 if the worker keeps the parameters of the last step, which sluice_point() needs. */
 static inline int recipe_looks_back(const struct recipe *r)
 {

@@ -170,14 +170,14 @@ static uint32_t change_all(struct shard *shard, uint8_t *payload, uint32_t *crc,
 	float change[DENSE_PIECE];
 
 	for (uint32_t at = 0, n; at < span; at += n) {
-		n = dense_here(span, at);
+		n = dense_here(payload, span, at);
 		sum_piece(shard, at, n, change);
 		update.first = shard->at->begin + at;
 		update_apply(&update, change, averages_at(shard->averages, at), shard->copy + at, n,
 			     divisor, gather_lr(shard));
 		with_residual(shard, at, change, n);
 		bad = look_for_bad(bad, at, change, n);
-		dense_put(change, n, payload + sizeof *change * at, crc, dense_large(span));
+		dense_put(change, n, payload + sizeof *change * at, crc, shard->at->past_caches);
 		*left |= !publish_follow(shard, at, NULL, change, n);
 	}
 	dense_put_end();

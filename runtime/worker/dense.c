@@ -63,12 +63,11 @@ static int encode(struct worker *w, uint32_t shard, const struct vector *grad, f
 	uint32_t crc = 0;
 
 	for (uint32_t i = 0, n; i < at->span; i += n) {
-		n = dense_here(at->span, i);
+		n = dense_here(payload, at->span, i);
 		if (signal_piece(w, at->begin + i, vector_read(grad, at->begin + i, n, room), n,
 				 scale, value))
 			return SLUICE_ENUMERIC;
-		dense_put(value, n, payload + sizeof *value * i, &crc,
-			  there && dense_large(at->span));
+		dense_put(value, n, payload + sizeof *value * i, &crc, there && at->past_caches);
 	}
 	dense_put_end();
 	m.values = (struct value_coding){ VALUE_F32, 0, 0, 0 };
@@ -88,16 +87,14 @@ int dense_push(struct worker *w, const struct vector *grad)
 	const float scale = update_pushed(w->rules.update, w->step.lr);
 
 	step_leave_out(&w->step, 0);
-	/* Other ranks' shards come first, because those ranks wait for the data. The data for this
-	 * rank's shards comes last, and is still in the cache when they read it. */
-	for (int own = 0; own < 2; own++)
-		for (uint32_t s = 0; s < w->layout->n_shards; s++) {
-			if (home_is_here(w->model.home, s) == own && encode(w, s, grad, scale)) {
-				/* The cause may be the gradient itself, or the residual to which it
-				 * was added. */
-				int rc = signal_judge_sum(w, grad);
-				return rc ? rc : nonfinite_sum(w, 0);
-			}
+	/* Other ranks wait for their data. The data for this rank's shards comes last, and is still
+	 * in the cache when they read it. */
+	for (uint32_t i = 0; i < w->layout->n_shards; i++)
+		if (encode(w, home_turn(w->model.home, i), grad, scale)) {
+			/* The cause may be the gradient itself, or the residual to which it was
+			 * added. */
+			int rc = signal_judge_sum(w, grad);
+			return rc ? rc : nonfinite_sum(w, 0);
 		}
 	step_encoded(&w->step);
 	const struct lap lap = stopwatch_begin();
@@ -136,7 +133,7 @@ static const char *add_checked(const struct worker *w, const uint8_t *payload, u
 	int nonfinite = 0;
 
 	for (uint32_t i = 0, n; i < span; i += n) {
-		n = dense_here(span, i);
+		n = dense_here(NULL, span, i);
 		nonfinite |= dense_take(payload + sizeof *value * i, n, value, &crc);
 		target_add(w, first + i, NULL, value, n);
 	}
@@ -158,7 +155,7 @@ static int move_to_device(struct worker *w, const struct message *m, const uint8
 
 	*why = NULL;
 	for (uint32_t i = 0, n; i < m->span && !rc; i += n) {
-		n = dense_here(m->span, i);
+		n = dense_here(to.value, m->span, i);
 		nonfinite |= dense_take(payload + sizeof *to.value * i, n, to.value + i, &crc);
 	}
 	if (rc)

@@ -43,9 +43,7 @@ static int advises(const struct worker *w)
 static int compares(const struct worker *w)
 {
 	const struct recipe *r = w->rules.recipe;
-	const int dense = r->up.select == SELECT_ALL && r->down.select == SELECT_ALL &&
-			  r->up.values.type == VALUE_F32 && r->down.values.type == VALUE_F32;
-	return r->when == WHEN_ALWAYS && !dense && advises(w);
+	return r->when == WHEN_ALWAYS && !recipe_is_dense(r) && advises(w);
 }
 
 void watch_step(struct worker *w)

@@ -16,7 +16,7 @@ rounds' medians, and ratios are medians of the ratios within a round. Systems:
     openmpi   MPI_Allreduce over TCP            needs openmpi-bin, libopenmpi-dev and gcc
     gloo      torch.distributed's all_reduce    needs PyTorch in --python (Debian: python3-torch)
     nccl      the same on GPUs, over sockets    needs PyTorch with CUDA, and a GPU for each rank
-    dense, 1%, 1%-4bit, 0.1%                    steps of Sluice, sparse both ways; dense with 32 shards a rank
+    dense, 1%, 1%-4bit, 0.1%                    steps of Sluice, sparse both ways
     0.1%-acc                                    of a gradient that was added to the residual where it was computed
 
 A system that is missing is skipped, and the reason is printed. If the reason may disappear, such as too little free
@@ -60,8 +60,6 @@ MEMORY = {"dense": 48}
 MEMORY_OF_OTHERS = 16
 WARMUP = 2
 MOST_STEPS = 15
-# With more messages in a dense step, more of it is summed and published while other messages are on the wire.
-SHARDS_OF_DENSE = 32
 MANY_BYTES, MOST_BYTE_STEPS = 40_000_000, 400
 
 TORCH = r"""
@@ -133,7 +131,6 @@ class Race:
     def sluice(self, name, ranks, count, steps, warmup):
         out = self.network.mpirun(ranks, [self.args.bench, "step", "--count", str(count), "--steps", str(steps),
                                           "--warmup", str(warmup), "--recipe", RECIPES[name], "--json"] +
-                                  (["--shards", str(SHARDS_OF_DENSE * ranks)] if name == "dense" else []) +
                                   (["--accumulate"] if name == "0.1%-acc" else []))
         return json.loads(out)["ms_p50"], json.loads(out)
 

@@ -173,8 +173,38 @@ TEST(make__default_shards__are_one_per_65536_up_to_the_workers)
 		struct recipe recipe;
 		struct layout l;
 		assert_int_equal(
-			make(&attr, recipes[0], cases[i].workers, cases[i].workers, &recipe, &l),
+			make(&attr, recipes[1], cases[i].workers, cases[i].workers, &recipe, &l),
 			0);
+		assert_int_equal(l.n_shards, cases[i].shards);
+		layout_free(&l);
+	}
+}
+
+TEST(make__default_shards_of_a_dense_recipe__are_up_to_32_for_each_worker)
+{
+	static const struct {
+		const char *recipe;
+		uint64_t count;
+		int workers;
+		uint32_t shards;
+	} cases[] = {
+		{ "up=all down=all", 10000000, 4, 128 },
+		{ "up=all down=all update=adam(0.9,0.99,1e-8)", 10000000, 4, 128 },
+		{ "up=all down=all", 1863690, 4, 28 }, /* of 65536 coordinates or more */
+		{ "up=all down=all", 300000, 4, 4 },
+		{ "up=all down=all", 10000000, 1, 1 }, /* nobody to overlap with */
+		{ "up=all,uniform(8) down=all,uniform(8)", 10000000, 4, 4 },
+		{ "up=all down=topk(0.01)", 10000000, 4, 4 },
+		{ "up=topk(0.01) down=all", 10000000, 4, 4 },
+		{ "up=all down=all signal=drift when=every(10)", 10000000, 4, 4 },
+	};
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		sluice_model_attr attr = { .size = sizeof attr, .count = cases[i].count };
+		struct recipe recipe;
+		struct layout l;
+		assert_int_equal(make(&attr, cases[i].recipe, cases[i].workers, cases[i].workers,
+				      &recipe, &l),
+				 0);
 		assert_int_equal(l.n_shards, cases[i].shards);
 		layout_free(&l);
 	}

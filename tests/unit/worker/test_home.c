@@ -132,11 +132,8 @@ int __wrap_progress_until(sluice_job *job, int (*done)(void *),
 
 /* ---- a worker --------------------------------------------------------------- */
 
-static void open_worker(uint32_t holders)
+static void open_job(void)
 {
-	const sluice_model_attr attr = { .size = sizeof(attr), .count = 64, .shards = SHARDS };
-	sluice_model *model = &w.model;
-
 	memset(&w, 0, sizeof(w));
 	w.job = (sluice_job){ .root = &w.job,
 			      .size = RANKS,
@@ -150,6 +147,14 @@ static void open_worker(uint32_t holders)
 		w.endpoint[r] = (struct endpoint){ .transport = &w.transport[r], .peer = r };
 		w.peers[r].endpoint = &w.endpoint[r];
 	}
+}
+
+static void open_worker(uint32_t holders)
+{
+	const sluice_model_attr attr = { .size = sizeof(attr), .count = 64, .shards = SHARDS };
+	sluice_model *model = &w.model;
+
+	open_job();
 	model->job = &w.job;
 	model->worker = &w.worker;
 	model->recipe.every.period = model->recipe.every.fragments = 1;
@@ -211,6 +216,34 @@ static int rank_of(uint32_t shard, uint32_t k)
 }
 
 /* ---- cases ------------------------------------------------------------------ */
+
+TEST(turn__seven_shards_of_three_ranks__takes_turns_from_the_next_rank_on)
+{
+	/* Ranks 0, 1 and 2 hold shards 0 to 2, 3 and 4, and 5 and 6. */
+	static const uint32_t turns[RANKS][7] = { { 3, 5, 4, 6, 0, 1, 2 },
+						  { 5, 0, 6, 1, 2, 3, 4 },
+						  { 0, 3, 1, 4, 2, 5, 6 } };
+	const sluice_model_attr attr = { .size = sizeof(attr), .count = 64, .shards = 7 };
+	sluice_model *model = &w.model;
+
+	for (int rank = 0; rank < RANKS; rank++) {
+		open_job();
+		w.job.rank = rank;
+		w.job.workers = RANKS;
+		w.job.servers = 0;
+		assert_int_equal(recipe_parse("up=all down=all", &model->recipe), 0);
+		assert_int_equal(schedule_compile(&model->recipe, 0, 0, &model->schedule), 0);
+		assert_int_equal(layout_make(&attr, &model->recipe, &model->schedule, RANKS, RANKS,
+					     &model->layout),
+				 0);
+		assert_int_equal(holdings_make(&model->layout, 1, &model->layout.holdings), 0);
+		assert_int_equal(home_open(&w.job, &model->layout, &model->home), 0);
+		for (uint32_t i = 0; i < 7; i++)
+			assert_int_equal(home_turn(model->home, i), turns[rank][i]);
+		home_close(&model->home);
+		layout_free(&model->layout);
+	}
+}
 
 TEST(open__two_holders__each_shard_has_both_and_is_read_from_the_first)
 {
