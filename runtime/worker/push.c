@@ -2,6 +2,7 @@
  * The calls of a training step on a worker. They check the order of the calls, and wait until the
  * worker half (worker.c) has passed through the phases. */
 #include "job/progress_token.h"
+#include "model/home.h"
 #include "model/kept.h"
 #include "model/model.h"
 #include "model/stopwatch.h"
@@ -383,7 +384,8 @@ static int check_recipe(const struct worker *w)
 static int send_complete_shards(struct worker *w, uint64_t begin, uint64_t end)
 {
 	int rc = 0;
-	for (uint32_t s = 0; s < w->layout->n_shards && !rc; s++) {
+	for (uint32_t i = 0; i < w->layout->n_shards && !rc; i++) {
+		const uint32_t s = home_turn(w->model.home, i);
 		const struct shard_layout *at = &w->layout->shards[s];
 		uint64_t shard_end = at->begin + at->span;
 		if (at->begin < end && begin < shard_end &&
