@@ -2,7 +2,7 @@
 bin_PROGRAMS += sluice-bench
 # Selection beside other libraries, a step beside MPI, pictures; not installed.
 EXTRA_DIST += tools/bench/RESULTS.md tools/bench/peers.py tools/bench/allreduce.py tools/bench/select-plot tools/bench/timeline-plot \
-	tools/bench/network.py tools/bench/race.py tools/bench/race_moves.py tools/bench/race_train.py
+	tools/bench/network.py tools/bench/race.py tools/bench/race_moves.py tools/bench/race_train.py tools/bench/touched.py
 # What needs no job, for the unit tests too.
 noinst_LTLIBRARIES += libbench.la
 libbench_la_SOURCES = tools/bench/axes.c tools/bench/axes.h \
