@@ -14,11 +14,11 @@ enum { DENSE_PIECE = 768 };
  * has passed message_peek(). */
 int dense_plain(const struct message *m);
 
-/* Returns the number of values in the piece that begins at value `at` of span values, which are
- * written to `to`. Pieces begin where cache lines of `to` begin, except the first one. */
-static inline uint32_t dense_here(const void *to, uint32_t span, uint32_t at)
+/* Returns the number of values in the piece that begins at value `at` of a payload of span values.
+ * All pieces but the first begin at a cache line. */
+static inline uint32_t dense_here(const uint8_t *payload, uint32_t span, uint32_t at)
 {
-	const uintptr_t in_line = ((uintptr_t)to / sizeof(float) + at) % 16;
+	const uintptr_t in_line = ((uintptr_t)payload / sizeof(float) + at) % 16;
 	const uint32_t piece = DENSE_PIECE - (uint32_t)in_line;
 
 	return span - at < piece ? span - at : piece;

@@ -133,7 +133,7 @@ static const char *add_checked(const struct worker *w, const uint8_t *payload, u
 	int nonfinite = 0;
 
 	for (uint32_t i = 0, n; i < span; i += n) {
-		n = dense_here(NULL, span, i);
+		n = dense_here(payload, span, i);
 		nonfinite |= dense_take(payload + sizeof *value * i, n, value, &crc);
 		target_add(w, first + i, NULL, value, n);
 	}
@@ -155,7 +155,7 @@ static int move_to_device(struct worker *w, const struct message *m, const uint8
 
 	*why = NULL;
 	for (uint32_t i = 0, n; i < m->span && !rc; i += n) {
-		n = dense_here(to.value, m->span, i);
+		n = dense_here(payload, m->span, i);
 		nonfinite |= dense_take(payload + sizeof *to.value * i, n, to.value + i, &crc);
 	}
 	if (rc)
