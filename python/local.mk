@@ -37,7 +37,7 @@ python_examples = \
 	python/bench/ddp.py \
 	python/bench/equal.py \
 	python/bench/fashion.py \
-	python/bench/gpt_race.jsonl \
+	python/bench/gpt_race.jsonl python/bench/gpt_race_large.jsonl \
 	python/bench/gpt_race.py \
 	python/bench/gpt_table.py \
 	python/bench/late.py \
