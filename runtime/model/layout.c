@@ -400,8 +400,10 @@ static uint64_t usual_shards(const struct recipe *recipe, uint64_t workers, uint
 	const uint64_t most = (count + COUNT_PER_SHARD - 1) / COUNT_PER_SHARD;
 	uint64_t each = 1;
 
-	if (recipe->when == WHEN_ALWAYS && recipe_is_dense(recipe) && workers > 1 && most > workers)
-		each = least_of(most / workers, DENSE_SHARDS_OF_WORKER);
+	if (recipe->when == WHEN_ALWAYS && recipe_is_dense(recipe) && workers > 1)
+		each = least_of(count / COUNT_PER_SHARD / workers, DENSE_SHARDS_OF_WORKER);
+	if (!each)
+		each = 1;
 	return least_of(each * workers, most);
 }
 

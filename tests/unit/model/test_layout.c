@@ -191,7 +191,8 @@ TEST(make__default_shards_of_a_dense_recipe__are_up_to_32_for_each_worker)
 		{ "up=all down=all", 10000000, 4, 128 },
 		{ "up=all down=all update=adam(0.9,0.99,1e-8)", 10000000, 4, 128 },
 		{ "up=all down=all", 1863690, 4, 28 }, /* of 65536 coordinates or more */
-		{ "up=all down=all", 300000, 4, 4 },
+		{ "up=all down=all", 460000, 4, 4 },
+		{ "up=all down=all", 100000, 4, 2 },
 		{ "up=all down=all", 10000000, 1, 1 }, /* nobody to overlap with */
 		{ "up=all,uniform(8) down=all,uniform(8)", 10000000, 4, 4 },
 		{ "up=all down=topk(0.01)", 10000000, 4, 4 },
