@@ -26,7 +26,7 @@ struct home {
 	sluice_job *job;
 	const struct holdings *holdings;
 	struct holder *of; /* [shard][holder] */
-	uint64_t *turns;   /* [i]: see turn_of() */
+	uint64_t *turns;   /* [i]: see turn_key() */
 	/* [peer]: the window to which the peer may write on this rank, or NULL */
 	struct region **windows;
 	struct remote **remote_windows;
@@ -146,7 +146,7 @@ static void find_holders(struct home *home)
 
 /* Returns a number that orders the shards as home_turn() says, and whose lowest 24 bits are the
  * shard itself. Beyond 2^15 ranks, the order is a different one. */
-static uint64_t turn_of(const struct home *home, uint32_t shard)
+static uint64_t turn_key(const struct home *home, uint32_t shard)
 {
 	const int size = home->job->size, self = home->job->rank;
 	const struct holding *at = holdings_at(home->holdings, shard, 0);
@@ -188,7 +188,7 @@ int home_open(sluice_job *job, const struct layout *l, struct home **out)
 		return fail(SLUICE_ENOMEM, "no memory for %zu windows", n);
 	find_holders(home);
 	for (uint32_t s = 0; s < h->n_shards; s++)
-		home->turns[s] = turn_of(home, s);
+		home->turns[s] = turn_key(home, s);
 	qsort(home->turns, h->n_shards, sizeof(*home->turns), by_turn);
 	for (int p = 0; p < job->size && !rc; p++) {
 		const size_t bytes = holdings_window_bytes(h, job->rank, p);
