@@ -10,6 +10,7 @@ counts do not depend on the load of the machine. Needs valgrind and Open MPI (De
 """
 import argparse
 import glob
+import math
 import os
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from race import RECIPES
 
 LINE, FEW, MANY = 64, 6, 26  # steps of the two runs, whose difference leaves out the start and the end of the job
 DENSITIES = {"1%": 0.01, "1%-4bit": 0.01, "0.1%": 0.001, "0.1%-acc": 0.001}
-BITS = {"1%": 40.2, "1%-4bit": 12.2, "0.1%": 43.5, "0.1%-acc": 43.5}  # of a coordinate in a message
+VALUE_BITS = {"1%": 32, "1%-4bit": 4, "0.1%": 32, "0.1%-acc": 32}
 
 
 def must(name, ranks):
@@ -28,7 +29,9 @@ def must(name, ranks):
         # gradient, messages written and read, the shard's copy, deltas written and read, parameters
         return 4 + 4 + 4 + 4 / ranks + 4 / ranks + 4 + 4
     density = DENSITIES[name]
-    messages = density * BITS[name] / 8 * (1 + 1 + 1 / ranks + 1)
+    # positions cost their entropy; a push is written and read, and a delta written by one rank and read by all
+    bits = density * (VALUE_BITS[name] - math.log2(density)) - (1 - density) * math.log2(1 - density)
+    messages = bits / 8 * (1 + 1 + 1 / ranks + 1)
     of_one, of_all = (1 - (1 - part) ** (LINE // 4) for part in (density, min(1, ranks * density)))
     # gradient and residual; the lines of parameters that change; those of the shard's residual and copy
     return 4 + 4 + 4 * of_one + 2 * 4 / ranks * of_all + messages
