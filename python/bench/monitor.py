@@ -3,12 +3,14 @@
 """Measures what sluice.torch.Monitor costs, on an idle machine: torchrun --nproc_per_node 2 python/bench/monitor.py
 
 Training without a monitor, and with one that writes TensorBoard's files (or, without tensorboard, to a list) every 100
-steps, take turns. The line of each has the median step of rank 0 over all rounds and the mean of all steps, which contains
-the steps with a record.
+steps, take turns, in a random order. The cost is measured in two ways: as the time inside of Monitor.step(), and as the
+difference between the turns of a round (the median over the rounds, and its standard error). The same difference between two
+turns without a monitor shows what noise does.
 """
 import argparse
 import importlib.util
 import os
+import random
 import statistics
 import tempfile
 import time
@@ -37,8 +39,8 @@ def writer_in(folder):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=200, help="in each turn; a multiple of --every")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=100, help="in each turn; a multiple of --every")
+    parser.add_argument("--rounds", type=int, default=40, help="2 or more")
     parser.add_argument("--every", type=int, default=100)
     parser.add_argument("--recipe", default="up=topk(0.01) down=topk(0.05)")
     parser.add_argument("--logdir", help="keeps TensorBoard's files here")
@@ -51,33 +53,42 @@ def main():
     state = sluice.torch.compress(model, args.recipe)
     x, y = torch.randn(64, 784), torch.arange(64) % 10
 
-    def train(steps, after, times):
+    def train(steps, after):
+        """Returns the mean step and the mean call of after, in ms."""
+        inside, began = 0.0, time.perf_counter()
         for _ in range(steps):
-            began = time.perf_counter()
             optimizer.zero_grad()
             cross_entropy(model(x), y).backward()
             optimizer.step()
+            called = time.perf_counter()
             after()
-            times.append(1000 * (time.perf_counter() - began))
+            inside += time.perf_counter() - called
+        return 1000 * (time.perf_counter() - began) / steps, 1000 * inside / steps
 
     rank = torch.distributed.get_rank()
-    without, watched = [], []
-    train(20, lambda: None, [])
+    without, watched, again = [], [], []
+    order = random.Random(1)  # the same on all ranks
+    train(20, lambda: None)
     with tempfile.TemporaryDirectory() as folder:
         writer = writer_in(args.logdir or os.path.join(folder, "runs")) if rank == 0 else None
         with sluice.torch.Monitor(state, writer, every=args.every) as monitor:
-            for turn in range(args.rounds):
-                ways = [lambda: train(args.steps, lambda: None, without),
-                        lambda: train(args.steps, monitor.step, watched)]
-                for way in ways[::1 if turn % 2 else -1]:
-                    way()
+            train(args.every, monitor.step)  # the first record imports and opens what later ones find
+            for _ in range(args.rounds):
+                ways = [(without, lambda: None), (watched, monitor.step), (again, lambda: None)]
+                for results, after in order.sample(ways, len(ways)):
+                    results.append(train(args.steps, after))
     if rank == 0:
         print(f"torch {torch.__version__}, {torch.distributed.get_world_size()} ranks, {type(writer).__name__}, "
               f"load {os.getloadavg()[0]:.1f}")
-        for name, times in (("no monitor", without), (f"Monitor(every={args.every})", watched)):
-            print(f"{name:20} median {statistics.median(times):8.3f} ms, mean {statistics.fmean(times):8.3f} ms")
-        print(f"{'cost of the median':20} {100 * (statistics.median(watched) / statistics.median(without) - 1):.2f} %, of the mean "
-              f"{100 * (statistics.fmean(watched) / statistics.fmean(without) - 1):.2f} %")
+        step = statistics.median(ms for ms, _ in without + again)
+        inside = statistics.fmean(ms for _, ms in watched)
+        print(f"{'a step':20} {step:8.3f} ms")
+        for name, results in ((f"Monitor(every={args.every})", watched), ("no monitor", again)):
+            more = [100 * (ours[0] - theirs[0]) / step for ours, theirs in zip(results, without)]
+            first, middle, third = statistics.quantiles(more, n=4)
+            # 1.253 / 1.349: the standard error of the median, from the quartiles, if the differences are normal
+            print(f"{name:20} {middle:+.2f} % of a step, standard error {0.93 * (third - first) / len(more) ** 0.5:.2f} %")
+        print(f"{'inside of step()':20} {100 * inside / step:.2f} % of a step, {inside * args.every:.3f} ms a record")
     state.close()
 
 
