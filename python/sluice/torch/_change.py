@@ -4,7 +4,7 @@
 A model keeps its recipe, so another model is opened, which takes over what the first one has not delivered
 (sluice_hand_over(3)). Called by _ddp.py, _fsdp.py and _optimizer.py.
 """
-from typing import Any, Callable, Dict, Optional, Union
+from typing import Any, Callable, Dict, List, Optional, Sequence, Union
 
 from ..errors import InvalidError
 from ..job import Job
@@ -49,16 +49,27 @@ def wanted_recipe(job: Job, recipe: Union[str, Recipe], count: int, workers: int
     return wanted
 
 
-def succeed(old: Model, open_new: Callable[[], Model]) -> Model:
-    """Opens the model that follows, hands over to it, and closes the old one. Collective, between two steps."""
-    new = open_new()
+def succeed_all(olds: Sequence[Model], open_new: Callable[[], List[Model]]) -> List[Model]:
+    """Opens the models that follow, hands over to them, and closes the old ones. Collective, between two steps.
+
+    After an error, the old models are as they were.
+    """
+    news = open_new()
     try:
-        old.hand_over(new)
+        for old, new in zip(olds, news):
+            old.hand_over(new)
     except BaseException:
-        new.close()
+        for new in news:
+            new.close()
         raise
-    old.close()
-    return new
+    for old in olds:
+        old.close()
+    return news
+
+
+def succeed(old: Model, open_new: Callable[[], Model]) -> Model:
+    """succeed_all() for one model."""
+    return succeed_all([old], lambda: [open_new()])[0]
 
 
 class Counters:

@@ -7,7 +7,7 @@ hook of each module pushes and pulls in a model of that group. The first hook op
 pieces of the length that the parameters promise.
 """
 import os
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple, Union
 
 import torch
 
@@ -16,7 +16,7 @@ from ..errors import InvalidError
 from ..job import Job
 from ..model import Model, totals_of, with_rank_bytes
 from ..recipe import Recipe
-from ._change import Counters, succeed, wanted_recipe
+from ._change import Counters, succeed_all, wanted_recipe
 from ._flat import NotPickled, TYPES, bytes_of, verify, with_update_none
 from ._group import broadcast, default_job
 from ._named import Momenta, chosen, optimizers_of
@@ -87,12 +87,12 @@ class _Piece:
         self._owner.open_all(piece)
         like, count = self._like
         if self._opened is not None and (count != piece.numel() or like.dtype != piece.dtype or like.device != piece.device):
-            self._forget()  # the expectation was wrong, on all replicas alike
+            self.forget()  # the expectation was wrong, on all replicas alike
         if self._opened is None:
             self._opened = self._owner.group.open(**self.request(piece, piece.numel()))
         return self._opened
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
         """Closes the model if it was opened with the others and no gradient has come yet."""
         if self._opened is not None:
             self._opened.close()
@@ -109,14 +109,13 @@ class _Piece:
         elif loaded is not None:
             model.state_load(bytes_of(loaded[self.key]), start)
 
-    def change(self) -> None:
-        """Replaces the model by one with the owner's new recipe."""
-        if self.model is None:
-            self._forget()
-            return
-        like, count = self._like
-        stats = self.model.stats()
-        self.model = succeed(self.model, lambda: self._owner.group.open(**self.request(like, count)))
+    def request_again(self) -> Dict[str, Any]:
+        """Returns the arguments of the model that follows, with the owner's new recipe."""
+        return self.request(*self._like)
+
+    def change(self, model: Model, stats: Dict[str, Any]) -> None:
+        """Replaces the model. stats: those of the old one."""
+        self.model = model
         self._counters.add(stats)
 
     def stats(self) -> Optional[Dict[str, Any]]:
@@ -134,6 +133,18 @@ class _Piece:
             self.model.pull(self._mean)
             piece.copy_(self._mean.view_as(piece))
             self._owner.copied_bytes += piece.numel() * piece.element_size()
+
+
+def _batches(pieces: Iterable[_Piece]) -> Iterator[List[_Piece]]:
+    """Divides pieces into batches of at most _TOGETHER gradients, or of one piece."""
+    batch: List[_Piece] = []
+    for piece in pieces:
+        if batch and sum(one.expected for one in batch) + piece.expected > _TOGETHER:
+            yield batch
+            batch = []
+        batch.append(piece)
+    if batch:
+        yield batch
 
 
 class Replication(NotPickled):
@@ -176,13 +187,7 @@ class Replication(NotPickled):
         if not self._open_next:
             return
         self._open_next = False
-        waiting = [piece for piece in self._pieces if piece.expected]
-        while waiting:
-            n, gradients = 0, 0
-            while n < len(waiting) and (n == 0 or gradients + waiting[n].expected <= _TOGETHER):
-                gradients += waiting[n].expected
-                n += 1
-            now, waiting = waiting[:n], waiting[n:]
+        for now in _batches(piece for piece in self._pieces if piece.expected):
             for piece, model in zip(now, self.group.open_many([piece.request(like, piece.expected) for piece in now])):
                 piece.take(model)
 
@@ -193,11 +198,18 @@ class Replication(NotPickled):
         wanted = wanted_recipe(self.job, recipe, count, self.group.workers, self.options["steps_per_epoch"], None, what)
         old, self.recipe = self.recipe, wanted
         try:
-            for piece in self._pieces:
-                piece.change()
+            for now in _batches(piece for piece in self._pieces if piece.model is not None):
+                stats = [piece.model.stats() for piece in now]
+                models = succeed_all([piece.model for piece in now],
+                                     lambda: self.group.open_many([piece.request_again() for piece in now]))
+                for piece, model, earlier in zip(now, models, stats):
+                    piece.change(model, earlier)
         except BaseException:
-            self.recipe = old  # a recipe that a model refuses is refused for the first one
+            self.recipe = old  # a recipe that a model refuses is refused in the first batch
             raise
+        for piece in self._pieces:
+            if piece.model is None:
+                piece.forget()
         self._momenta.change(self.recipe.complete(count, self.group.workers,
                                                   steps_per_epoch=self.options["steps_per_epoch"]))
 
