@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * sluice_stats(): the counters of both halves, and norms that are computed on request. */
 #include "base/arguments.h"
+#include "compress/moments.h"
 #include "shard/shard_device.h"
 #include "shard/state.h"
 #include "job/progress_token.h"
@@ -19,8 +20,8 @@ static void shard_norms(sluice_model *model, sluice_model_stats *stats)
 	progress_take(model->job); /* shards must not change meanwhile */
 	for (uint32_t i = 0; i < model->n_own; i++) {
 		const struct shard *shard = &model->shards[i];
-		for (uint32_t j = 0; shard_residual(shard) && j < shard->at->span; j++)
-			sum += (double)shard_residual(shard)[j] * (double)shard_residual(shard)[j];
+		if (shard_residual(shard))
+			sum += squares_of(shard_residual(shard), shard->at->span);
 		loss.all += shard->loss.all;
 		loss.lost += shard->loss.lost;
 	}
@@ -54,13 +55,11 @@ int sluice_stats(sluice_model *model, sluice_model_stats *stats)
 	census_thresholds(model->worker->census, &now.threshold_up, &now.threshold_down);
 	now.lost_workers = (uint64_t)(model->job->workers - sluice_living(model->job));
 	if (residual) {
-		const float *kept = worker_residual(model->worker);
-		double sum = 0;
 		if ((rc = worker_fetch(model->worker)))
 			return rc;
-		for (uint64_t i = 0; i < model->layout.count; i++)
-			sum += (double)kept[i] * kept[i];
-		now.residual_norm = model->stats.residual_norm = sqrt(sum); /* the page shows it */
+		model->stats.residual_norm = /* the page shows it */
+			sqrt(squares_of(worker_residual(model->worker), model->layout.count));
+		now.residual_norm = model->stats.residual_norm;
 	}
 	if (size >=
 	    offsetof(sluice_model_stats, shard_residual_norm) + sizeof now.shard_residual_norm) {

@@ -67,6 +67,14 @@ struct moments moments_end(struct moment_sum *s)
 				 .second = by_neighbours(s->of_all.second, MOMENT_LANES) };
 }
 
+double squares_of(const float *x, size_t n)
+{
+	struct moment_sum s = { .tiles = 0 };
+
+	moments_add(&s, (struct moment_terms){ 0, 0 }, x, n);
+	return moments_end(&s).second;
+}
+
 /* Reads a tile that is not within a single span. *span: the first span that may reach into it. */
 static void gather_tile(const float *x, uint64_t begin, const struct span *spans, size_t n_spans,
 			size_t *span, float *tile)

@@ -62,6 +62,9 @@ void moments_add(struct moment_sum *s, struct moment_terms terms, const float *x
 /* Returns the sums over all pieces; the member n is 0. */
 struct moments moments_end(struct moment_sum *s);
 
+/* Returns the sum of the squares of n values. */
+double squares_of(const float *x, size_t n);
+
 /* Returns the sums over the coordinates of x that are not in the exempt spans. Spans are
  * ascending. */
 struct moments moments_of(struct moment_terms terms, const float *x, const struct span *spans,

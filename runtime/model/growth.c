@@ -2,6 +2,7 @@
  * See growth.h. */
 #include "model/growth.h"
 #include "base/bytes.h"
+#include "compress/moments.h"
 #include <math.h>
 #include <string.h>
 
@@ -44,19 +45,6 @@ void growth_open(struct growth *g, uint64_t count, int eager)
 	g->begun = 1;
 }
 
-/* Adds up four sums, because each addition to a sum waits for the previous one. */
-static double squared_norm(const float *value, uint64_t n)
-{
-	double sum[4] = { 0 };
-
-	for (uint64_t i = 0; i + 4 <= n; i += 4)
-		for (int k = 0; k < 4; k++)
-			sum[k] += (double)value[i + k] * (double)value[i + k];
-	for (uint64_t i = n & ~UINT64_C(3); i < n; i++)
-		sum[0] += (double)value[i] * (double)value[i];
-	return (sum[0] + sum[1]) + (sum[2] + sum[3]);
-}
-
 double growth_see(struct growth *g, uint64_t first, const uint32_t *index, const float *value,
 		  uint64_t n)
 {
@@ -75,7 +63,7 @@ double growth_see(struct growth *g, uint64_t first, const uint32_t *index, const
 		g->repeated += *sign == now;
 		*sign = now;
 	}
-	return squared_norm(value, n);
+	return squares_of(value, n);
 }
 
 void growth_add(struct growth *g, double squares)
