@@ -4,6 +4,7 @@
 #include "tools/train/network.h"
 #include "tools/train/order.h"
 #include "cases.h"
+#include "thinned.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -162,7 +163,7 @@ TEST(gradient__char_agrees_with_finite_differences)
 	struct fixture f;
 	struct score score;
 	float *scratch;
-	size_t embedding, moving = 0;
+	size_t embedding, moving = 0, checked = 0;
 
 	make_fixture(&f, "char:text", 0);
 	network_init(&f.network, 1, f.params);
@@ -171,8 +172,9 @@ TEST(gradient__char_agrees_with_finite_differences)
 	scratch = calloc(f.network.count, sizeof(*scratch));
 	network_gradient(&f.network, f.workspace, f.params, &f.set, f.rows, ROWS, f.grad, &score);
 	for (size_t i = 0; i < f.network.count; i += i < embedding ? 1 : 211) {
-		check_coordinate(&f, "char", i, 5e-4f, scratch);
 		moving += i < embedding && fabsf(f.grad[i]) > 0.01f;
+		if (!thinned(checked++, 16))
+			check_coordinate(&f, "char", i, 5e-4f, scratch);
 	}
 	assert_true(moving > embedding / 4);
 	free(scratch);
