@@ -191,7 +191,8 @@ int auth_tag(const struct peer_keys *keys, enum auth_label label,
 	if (peer >= (uint32_t)keys->size)
 		return fail(SLUICE_EINVAL, "there is no key for rank %u", (unsigned)peer);
 	if (n > AUTH_EXTRA_MAX)
-		return fail(SLUICE_EINVAL, "%zu bytes are too many to prove", n);
+		return fail(SLUICE_EINVAL, "a tag covers at most %d more bytes, not %zu",
+			    AUTH_EXTRA_MAX, n);
 	put_le32(bytes, (uint32_t)label);
 	put_le32(bytes + 4, keys->wire_version);
 	put_le32(bytes + 8, context->client);

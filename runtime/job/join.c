@@ -395,7 +395,7 @@ static int check_proofs(sluice_job *job, int first)
 				SLUICE_EPEER,
 				"%s holds another key than %s, or its record was changed on the "
 				"way: set SLUICE_KEY_FILE to the same file on all ranks, and "
-				"check who can write to the place where the ranks meet",
+				"check who can write to the store of the bootstrap",
 				rank_text(job, r), rank_text(job, job->rank));
 	}
 	return 0;

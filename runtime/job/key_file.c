@@ -125,7 +125,9 @@ int key_file_prove(const struct key_file *k, const struct key_context *context,
 	int rc;
 
 	if (n > RECORD_PAYLOAD_BYTES)
-		return fail(SLUICE_EINVAL, "%zu bytes are too many to prove", n);
+		return fail(SLUICE_EINVAL,
+			    "a record of %zu bytes is too long for a proof: at most %d bytes fit",
+			    n, RECORD_PAYLOAD_BYTES);
 	put_le32(bytes, LABEL_RECORD);
 	put_le32(bytes + 4, context->rank);
 	put_le32(bytes + 8, context->size);

@@ -99,7 +99,7 @@ static int parse_pair(char **text, uint32_t previous, struct dataset *set, struc
 	errno = 0;
 	index = strtoul(at, &end, 10);
 	if (*end != ':' || errno || index < 1 || index > UINT32_MAX)
-		return refuse_line(set, growth, at, "no index from 1 followed by a colon",
+		return refuse_line(set, growth, at, "no index from 1 to 4294967295 before a colon",
 				   complaint);
 	if (index <= previous)
 		return refuse_line(set, growth, at, "indices do not ascend", complaint);

@@ -109,7 +109,7 @@ CASE(load__bad_line_fails_with_its_number)
 {
 	expect_refusal("1 1:1\n\nx 1:2\n", "line 3 does not parse: no label at \"x\"");
 	expect_refusal("1 1:1\n-1 2\n",
-		       "line 2 does not parse: no index from 1 followed by a colon");
+		       "line 2 does not parse: no index from 1 to 4294967295 before a colon");
 	expect_refusal("1 1:1\n-1 2:\n", "line 2 does not parse: no finite value");
 	expect_refusal("1 2: 3\n", "line 1 does not parse");
 	expect_refusal("1 2:3x 4:1\n", "line 1 does not parse: no finite value at \"2:3x\"");
