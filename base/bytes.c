@@ -201,8 +201,8 @@ __attribute__((target(FOLDS_TARGET))) static uint32_t crc32c_by_folds(uint32_t c
 		d = fold_crc(d, by_128, load_32(p + 96));
 	}
 	a = fold_crc(fold_crc(a, by_64, c), by_32, fold_crc(b, by_64, d));
-	/* The first half of the remainder stands 16 bytes to the left of the second half, so it is
-	 * moved by 16 bytes before the two are added. */
+	/* The first half of the remainder lies 16 bytes before the second half, so it is moved by
+	 * 16 bytes before the two are added. */
 	a = fold_crc(a, by_16, _mm256_permute2x128_si256(a, a, 0x11));
 	const __m128i left = _mm256_castsi256_si128(a);
 	const uint32_t r = crc_of_8(crc_of_8(0, (uint64_t)_mm_cvtsi128_si64(left)),

@@ -355,7 +355,7 @@ static void warn_if_unknown(const char *assignment)
 			 name);
 }
 
-/* Sets one setting. Refuses a wrong value of a file also if the environment replaces it. */
+/* Sets one setting. Refuses a wrong value in a file even if the environment replaces it. */
 static int set_entry(size_t i, struct settings *settings)
 {
 	const struct env_entry *entry = &env_table[i];

@@ -6,9 +6,9 @@
  *   ud   datagrams of a UD queue pair, by GIDs, for InfiniBand without IP addresses. Datagrams may
  *        be lost, come late or twice, and come from anybody on the fabric.
  *
- * The two cards by which a pair of ranks meets determine the row (carrier_between()), also when the
- * ranks connect again. proof.c checks the frames of all rows in the same way. Called by proof.c,
- * and by connect.c, which takes the events. */
+ * The two cards through which a pair of ranks connects determine the row (carrier_between()), even
+ * when the ranks connect again. proof.c checks the frames of all rows in the same way. Called by
+ * proof.c, and by connect.c, which takes the events. */
 #ifndef RDMA_CARRIER_H
 #define RDMA_CARRIER_H
 #include "rdma/frame.h"

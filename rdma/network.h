@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The networks of a rank's cards, and the choice of the network by which two ranks meet. Pure: the
- * choice depends only on the two lists of networks, so both ranks make the same choice. A transport
- * reads the networks from a record (transport.h); runtime/job/reach.c compares them.
+ * The networks of a rank's cards, and the choice of the network through which two ranks connect.
+ * Pure: the choice depends only on the two lists of networks, so both ranks make the same choice. A
+ * transport reads the networks from a record (transport.h); runtime/job/reach.c compares them.
  *
  * A port of InfiniBand without an IP address belongs to the network of its subnet prefix and
- * partition. Ranks connect in it by GIDs and not by IP addresses; carrier.h says how. No route
+ * partition. Ranks connect in it by GIDs and not by IP addresses (see carrier.h). No route
  * leads out of it, because rdma_cm finds routes by IP addresses. */
 #ifndef RDMA_NETWORK_H
 #define RDMA_NETWORK_H

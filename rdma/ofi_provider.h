@@ -10,7 +10,7 @@ enum ofi_notice {
 	OFI_NOTICE_WIDE,   /* 8 bytes in the peer's completion queue */
 	OFI_NOTICE_NARROW, /* each put has a number in 4 bytes there, and libfabric names the
 			      sender (ofi_count.h) */
-	OFI_NOTICE_MESSAGE /* a message of 8 bytes, once the put is in place */
+	OFI_NOTICE_MESSAGE /* a separate message of 8 bytes, sent when the put is in place */
 };
 
 struct ofi_row;

@@ -104,7 +104,7 @@ struct proof_offer {
 int proof_accept(struct proof *p, const struct carrier_event *event, const struct frame *request,
 		 const struct proof_offer *offer, int *answered, char why[PROOF_WHY_BYTES]);
 
-/* The meaning of a reject, of a response, or of an end. */
+/* The meaning of a frame that rejects, accepts or ends a connection. */
 enum proof_answer {
 	ANSWER_NONE, /* the frame is not the peer's */
 	ANSWER_ALIVE,

@@ -570,8 +570,8 @@ void sendlog_renew_keys(struct sendlog *log,
 	for (uint64_t n = log->first; n < log->end; n++) {
 		struct sent *s = sent_at(log, n);
 
-		key_of(table, s->region, s->window,
-		       &s->rkey); /* a region that its owner has closed is not used */
+		/* This may find no key: a region that its owner has closed is not used. */
+		key_of(table, s->region, s->window, &s->rkey);
 	}
 }
 

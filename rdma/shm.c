@@ -213,8 +213,8 @@ static inline int peer_has_news(const struct shm_peer *peer)
 	return peer->state == SHM_ALIVE ? mailbox_waiting(&peer->in) : peer->state != SHM_GONE;
 }
 
-/* Takes the messages of one peer, and then its end. The ring is read after the process is known to
- * have ended, so that the last messages are not missed. */
+/* Takes the messages of one peer, and then reports its end. The ring is read again after the
+ * process has ended, so that the last messages are not missed. */
 static int take_from(struct shm *shm, struct shm_peer *peer, struct event *events, int n)
 {
 	int taken = 0;

@@ -112,8 +112,8 @@ typedef struct sluice_bootstrap {
 	int (*fence)(void *context, int timeout_ms);
 } sluice_bootstrap;
 
-/* In each field after size, 0 stands for the environment variable of the same name, for example
- * SLUICE_LOST_AFTER. */
+/* A field after size that is 0 has the value of the environment variable of the same name, for
+ * example SLUICE_LOST_AFTER. */
 typedef struct sluice_job_attr {
 	size_t size; /* sizeof(sluice_job_attr) */
 	int servers; /* number of dedicated servers: the last ranks, which own shards and do not

@@ -9,8 +9,8 @@
 /* The number of different calls. Each of them can be active only once at a time. */
 enum { BOUNDED_CALLS = 8 };
 
-/* A member of the object that the caller and the helper threads share. Only bounded.c accesses the
- * members of this struct. */
+/* Embedded in the object that the caller and the helper threads share. Only bounded.c accesses
+ * these members. */
 struct bounded {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;

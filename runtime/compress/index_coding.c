@@ -38,7 +38,7 @@ static int raw_decode(const uint8_t *in, uint64_t bytes, uint32_t count, uint32_
 	if (bytes != 4 * (uint64_t)count)
 		return refuse_bytes(why,
 				    "the payload's length does not fit the number of raw indices");
-	/* Values are compared while they are in the cache. */
+	/* Each piece of the indices is checked while it is in the cache. */
 	for (size_t i = 0, n; i < count; i += n) {
 		const size_t before = i > 0;
 

@@ -155,7 +155,7 @@ AVX2 static inline __attribute__((always_inline)) void medians_of(float (*cells)
 	for (size_t i = 0; i < n; i += SKETCH_GROUP) {
 		__m256 v[SKETCH_ROWS_MAX];
 
-#pragma GCC unroll 8 /* unrolled in this way, v stays in registers if the compiler knows rows */
+#pragma GCC unroll 8 /* once unrolled, v stays in registers if rows is constant */
 		for (uint32_t r = 0; r < rows; r++)
 			v[r] = _mm256_xor_ps(_mm256_loadu_ps(cells[r] + i), row_signs(sign + i, r));
 #pragma GCC unroll 8

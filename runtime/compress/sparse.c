@@ -12,7 +12,7 @@
 enum { AHEAD = 32, TO_READ = 0, TO_WRITE = 1 };
 
 /* Distant coordinates use different page table entries. With pages of 2 MiB, if the system grants
- * them, the page table entries of a whole shard stay in the processor. */
+ * them, the TLB holds the entries of a whole shard. */
 enum { LARGE_PAGE = 2 << 20 };
 
 static int in_large_pages(size_t n)

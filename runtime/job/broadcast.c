@@ -46,7 +46,7 @@ static void copy_between(struct broadcast *b, void *to, const void *from, size_t
 		b->rc = device_fail(b->ops, "sluice_broadcast");
 }
 
-/* Compares the rows of all ranks. All ranks have the same rows, so they find the same error. */
+/* Compares the rows that the ranks sent. Each rank has all rows, so all find the same error. */
 static int compare(const struct broadcast *b, const uint8_t *rows)
 {
 	const sluice_job *job = b->job;

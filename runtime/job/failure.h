@@ -26,8 +26,8 @@ int failure_record(sluice_job *job, int code, int culprit, const char *text, int
  * nothing. */
 int job_failed(sluice_job *job);
 const char *failure_text(const sluice_job *job);
-/* Reports to every peer that has not left that this rank gave up, and which rank is to blame. Token
- * held. */
+/* Reports this rank's failure, and the rank that caused it, to every peer that has not left. The
+ * token must be held. */
 void failure_announce(sluice_job *job, int culprit, const char *text);
 /* In each poll: writes the status to the peers whose queue was full. */
 void failure_post(sluice_job *job);

@@ -303,8 +303,7 @@ static uint64_t last_ns(const struct heard *h)
 	return h->moved_ns > h->beats_ns ? h->moved_ns : h->beats_ns;
 }
 
-/* Called when a link has been silent for so long that a silent process would be lost, although the
- * process lives. */
+/* Called when a link has been silent for longer than a process may be, but the process lives. */
 static void wait_for_link(sluice_job *job, int peer, uint64_t silent, int down)
 {
 	struct heard *h = &job->heart->heard[peer];

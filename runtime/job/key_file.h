@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The key of SLUICE_KEY_FILE, which the ranks of a job share before it begins. A store through
- * which ranks meet, such as torchrun's, may be open to strangers, who can put a record in the place
- * of a rank. With this key a rank proves that its record belongs to the job, and the keys of all
- * pairs of ranks depend on it. Used by join.c, until all ranks have met. */
+ * which ranks exchange records, such as torchrun's, may be open to strangers, who can replace the
+ * record of a rank. With this key a rank proves that its record belongs to the job, and the keys of
+ * all pairs of ranks depend on it. Used by join.c until all ranks have joined. */
 #ifndef RUNTIME_KEY_FILE_H
 #define RUNTIME_KEY_FILE_H
 #include "rdma/auth.h"

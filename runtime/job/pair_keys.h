@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The keys by which two ranks recognise each other over a network. Each rank puts a public key into
  * its record, and each two ranks derive their key from the two, so an attacker who reads the store
- * through which the ranks meet learns no key. Used by join.c. */
+ * of these records learns no key. Used by join.c. */
 #ifndef RUNTIME_PAIR_KEYS_H
 #define RUNTIME_PAIR_KEYS_H
 #include "job/key_file.h"

@@ -21,8 +21,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The traces of the ranks of a larger job are not joined, because no viewer could load the
- * result. */
+/* The traces of a job with more ranks are not joined, because no viewer could load the result. */
 enum { JOINED_MOST = 64 };
 static const uint64_t metrics_period_ns = 5000000000, trace_first_ns = 10000000000,
 		      trace_period_ns = 60000000000, joining_ns = 60000000000;
@@ -133,7 +132,7 @@ static void compare_number(struct reporter *r, const struct seen *seen)
 			 ranks);
 }
 
-/* Returns the text, or NULL without memory or /proc. */
+/* Returns the text, or NULL if there is no memory or no /proc. */
 static char *metrics_text(void *context, size_t *bytes)
 {
 	struct reporter *r = context;

@@ -107,8 +107,7 @@ struct sluice_job {
 		struct pair_keys *pairs; /* NULL if no transport needs keys */
 	} keys;
 	struct rank_record *records; /* size */
-	struct reach *reach;         /* knows which transport connects which ranks; NULL in
-					groups */
+	struct reach *reach; /* the transport that connects each two ranks; NULL in groups */
 	struct job_transports {
 		struct transport *list[JOB_TRANSPORTS]; /* a group uses the list of its root */
 		int n;

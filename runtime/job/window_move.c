@@ -164,8 +164,8 @@ static int piece_posted(void *context)
 	if (p->settled)
 		return p->rc ? p->rc : 1;
 	give_up_on_lost(p->region);
-	/* Once it had to wait, it waits until half of the queue is free, so that a stream of posts
-	 * seldom sleeps. */
+	/* A post that had to wait is tried again when half of the queue is free, so that a stream
+	 * of posts seldom sleeps. */
 	if (p->rc == SLUICE_EAGAIN && p->region->in_flight > IN_FLIGHT / 2)
 		return 0;
 	post_window_piece(p);

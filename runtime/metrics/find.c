@@ -85,7 +85,7 @@ static int is_wanted(const struct page_who *who, const char *job)
 		!strcmp(job + n + 1, who->step));
 }
 
-/* Adds the page in this file of a process. Returns 0, or -1 without memory. */
+/* Adds the page in this file of a process. Returns 0, or -1 if there is no memory. */
 static int add_page(pid_t pid, const char *path, const char *job, struct seen *seen)
 {
 	const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);

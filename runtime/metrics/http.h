@@ -34,8 +34,8 @@ int http_port(const struct http *http);
 /* Fills the descriptors to poll, whose number is HTTP_FDS. Returns the time until a connection must
  * be closed in milliseconds, or -1. */
 int http_poll(struct http *http, struct pollfd fds[HTTP_FDS], uint64_t now_ns);
-/* Handles what poll() has found. page: returns the page's text, which is then freed, or NULL
- * without memory. */
+/* Handles what poll() has found. page: returns the page's text, which is then freed, or NULL if
+ * there is no memory. */
 void http_serve(struct http *http, const struct pollfd fds[HTTP_FDS], uint64_t now_ns,
 		char *(*page)(void *context, size_t *bytes), void *context);
 #endif

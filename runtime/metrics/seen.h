@@ -43,7 +43,8 @@ struct seen {
 };
 
 /* Finds the pages of this user's processes on this machine. job: only those of this job, or of this
- * step (JOB.STEP); NULL: all. Returns 0, or -1 without memory or /proc; errno has the reason. */
+ * step (JOB.STEP); NULL: all. Returns 0, or -1 if there is no memory or no /proc; errno has the
+ * reason. */
 int seen_find(const char *job, struct seen *out);
 void seen_free(struct seen *seen);
 /* Brings the ranks into the order of struct seen. */

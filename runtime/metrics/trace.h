@@ -35,7 +35,7 @@ struct trace_slice {
 const char *trace_kind_name(enum trace_kind kind);
 
 struct trace;
-/* Returns NULL without memory. */
+/* Returns NULL if there is no memory. */
 struct trace *trace_open(void);
 void trace_close(struct trace **trace);
 /* Any thread may call this. slice->thread is ignored: it is the calling thread. */

@@ -15,7 +15,7 @@ struct trace_origin {
 
 /* Prints the ring. A rank is a process of the trace; a row shows the steps of a model, and the
  * others the calls of each thread. Times are microseconds since the year 2026 began, by the wall
- * clock of the node. Returns 0, or -1 without memory. */
+ * clock of the node. Returns 0, or -1 if there is no memory. */
 int trace_print(const struct trace *trace, const struct trace_origin *origin, FILE *to);
 
 /* Joins the traces of several ranks of one job. */

@@ -144,8 +144,8 @@ static void find_holders(struct home *home)
 		};
 }
 
-/* Returns a number that orders the shards as home_turn() says, and whose lowest 24 bits are the
- * shard itself. Beyond 2^15 ranks, the order is a different one. */
+/* Returns a number that sorts the shards in the order of home_turn(). Its lowest 24 bits are the
+ * shard. Jobs with more than 2^15 ranks have another order. */
 static uint64_t turn_key(const struct home *home, uint32_t shard)
 {
 	const int size = home->job->size, self = home->job->rank;
@@ -263,7 +263,7 @@ static int open_remote(const struct home *home, int peer, const uint8_t *descrip
 	return rc;
 }
 
-/* The descriptors of all models for a peer stand together, two for each model. */
+/* The descriptors of all models for one peer are contiguous, two for each model. */
 enum { ROW = 2 * REGION_DESCRIPTOR_BYTES };
 
 static uint8_t *row_at(uint8_t *rows, size_t n, int peer, size_t i)

@@ -25,7 +25,7 @@ double budget_largest(unsigned budget, enum budget_way way);
 /* Returns the sparse budget that has this density up with f32, or 0 if there is none. */
 unsigned budget_of_density(double density);
 
-/* What the ranks agree on: field `chosen` of a message. */
+/* The choice on which the ranks agree: field `chosen` of a message. */
 struct auto_choice {
 	unsigned budget; /* 1 + the budget; 0: not decided yet */
 	enum code code[BUDGET_WAYS];

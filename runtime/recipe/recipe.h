@@ -160,8 +160,8 @@ struct quorum_words {
 	float grace;      /* seconds for which a shard then waits for the others */
 };
 struct async_words {
-	/* when=async: the most updates that a shard may have made since it published the parameters
-	 * of a push; otherwise 0. */
+	/* when=async: the most updates by which the parameters of a push may lag behind the
+	 * shard's; otherwise 0. */
 	uint32_t staleness;
 	int whole; /* 1: parameters are published in place of their difference from the anchor */
 };

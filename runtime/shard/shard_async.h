@@ -32,7 +32,7 @@
 #include "shard/shard_hooks.h"
 
 struct shard;
-struct async_shard; /* shard.async; NULL unless the recipe says when=async */
+struct async_shard; /* shard.async; NULL unless the recipe has when=async */
 
 extern const struct shard_hooks shard_async_hooks;
 /* Called when shard.copy holds the parameters with which all workers begin. */

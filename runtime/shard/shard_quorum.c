@@ -144,9 +144,9 @@ static uint64_t flags_ago(const struct shard *shard)
 	return all;
 }
 
-/* Answers a worker that holds `have` and is too far behind for the log, or does not know what it
- * has missed. Another worker may be reading the snapshot, so it is replaced only when the log no
- * longer continues it. */
+/* Answers a worker that holds version `have`, but is too far behind for the log or does not know
+ * what it has missed. Another worker may be reading the snapshot, so it is replaced only when the
+ * log no longer continues it. */
 static void answer_ask(struct shard *shard, int worker, uint64_t have)
 {
 	struct quorum_shard *q = shard->quorum;

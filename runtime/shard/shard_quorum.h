@@ -37,7 +37,7 @@
 #include "shard/shard_hooks.h"
 
 struct shard;
-struct quorum_shard; /* shard.quorum; NULL unless the recipe says quorum= */
+struct quorum_shard; /* shard.quorum; NULL unless the recipe has quorum= */
 
 extern const struct shard_hooks shard_quorum_hooks;
 /* Takes the messages that have arrived. If the exchange can close, adds the pushes to the sum and

@@ -53,7 +53,7 @@ struct window {
 
 /* The messages of one model's pushes, and how they reach the owners. */
 struct outbox {
-	struct device_part *parts; /* this array and those up to windows have n_shards entries */
+	struct device_part *parts; /* parts, sent, heads and lanes have n_shards entries */
 	struct device_sent *sent;
 	/* Headers. They have only those fields that were known when the push was called. */
 	struct message *heads;
@@ -63,10 +63,10 @@ struct outbox {
 	/* the region of `payloads` if any payload is posted from it; otherwise NULL */
 	struct region *region;
 	struct window staging; /* the lanes' staging region, which is pinned */
-	struct memory landing; /* in a simulated rank, whose staging pages other ranks share: the
-				  device writes staged payloads here */
+	struct memory landing; /* in a simulated rank: the device writes staged payloads here,
+				  because other ranks share the staging pages */
 	uint32_t *listed;      /* [selected_most]: positions that the host encodes */
-	/* [selected_most]: what the messages of the host leave in the residual at these
+	/* [selected_most]: the values that the host's messages leave in the residual at these
 	 * positions */
 	float *rest;
 	/* [selected_most]: 1 if the position keeps its momentum; NULL if the recipe masks no

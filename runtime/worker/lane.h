@@ -76,7 +76,7 @@ int lane_post(struct lanes *lanes, uint32_t shard);
 /* As lane_post(), but a short message may wait for another message to the same rank. lanes_post()
  * then posts both with one doorbell of the card. */
 void lane_send(struct lanes *lanes, uint32_t shard);
-/* Posts the staged messages of all lanes. Returns 0 also if the job has failed. */
+/* Posts the staged messages of all lanes. Returns 0 even if the job has failed. */
 int lanes_post(struct lanes *lanes);
 /* Returns 1 if every staged message has been posted. */
 int lane_posted(const struct lanes *lanes, uint32_t shard);

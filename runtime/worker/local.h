@@ -28,9 +28,9 @@ int local_in_sync(const struct worker *w);
 int local_can_save(const struct worker *w);
 /* Returns 1 if local_pull() reads params, or leaves some of them unchanged. */
 int local_reads(const struct worker *w);
-/* Sets params after a step: to the common model minus the sum of the period, or, with signal=drift,
- * the coordinates of the exchange to local_point(), mixed with themselves by mix=. SLUICE_ENUMERIC:
- * a parameter is beyond the range of floats, and the job has ended. */
+/* Sets params after a step to the common model minus the sum of the period. With signal=drift, sets
+ * the coordinates of the exchange to local_point(), mixed with their old values by mix=.
+ * SLUICE_ENUMERIC: a parameter is beyond the range of floats, and the job has ended. */
 int local_pull(struct worker *w, const struct vector *params);
 
 extern const struct step_hooks local_hooks;

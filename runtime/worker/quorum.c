@@ -132,8 +132,8 @@ static void quorum_step_begins(struct worker *w)
 	step_set_norm(&w->step, w->quorum->weight);
 }
 
-/* Returns the number of collectives that this worker has completed, or the number of the one that
- * it joins. */
+/* Returns the number of collectives that this worker has completed. In MESSAGE_PARK, it is the
+ * number of the collective that the worker joins next. */
 static uint32_t quorum_mark(const struct worker *w)
 {
 	return w->quorum->mark;

@@ -132,7 +132,7 @@ static int pick_exchange(struct worker *w, const struct signal *signal,
 	return pick_up(w, signal, n ? w->spans : NULL, n, out);
 }
 
-/* Selects once, then makes one message for each shard of the exchange, also if there is nothing to
+/* Selects once, then makes one message for each shard of the exchange, even if there is nothing to
  * send. */
 static int send_selection(struct worker *w, const struct signal *signal)
 {

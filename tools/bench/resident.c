@@ -31,7 +31,7 @@ struct seen {
 	size_t n, room;
 };
 
-/* Returns 1 at the first occurrence, 0 at others, and -1 without memory. */
+/* Returns 1 at the first occurrence, 0 at others, and -1 if there is no memory. */
 static int see(struct seen *seen, uint64_t inode)
 {
 	for (size_t i = 0; i < seen->n; i++)

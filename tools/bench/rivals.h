@@ -46,7 +46,7 @@ struct torch_times {
 	struct torch_time *of;
 	size_t n, room;
 };
-/* Adds a point to the request. Returns 0, or -1 without memory. */
+/* Adds a point to the request. Returns 0, or -1 if there is no memory. */
 int torch_ask(struct torch_times *t, size_t n, size_t k, int ands);
 /* Runs the command. Returns -1 after printing the error on stderr. */
 int torch_run(struct torch_times *t, const char *command);

@@ -110,7 +110,7 @@ static size_t slices_of_step(const struct timeline *t, const struct step_time *s
 
 /* ---- text ----------------------------------------------------------------------------------- */
 
-/* A slice may contain slices of kinds before it, whose time does not count for it. */
+/* A slice may contain slices of kinds earlier in this list. Their time does not count for it. */
 static const enum trace_kind innermost_first[] = {
 	TRACE_SUM,      TRACE_PUBLISH, TRACE_APPLY, TRACE_PUSH, TRACE_PULL,
 	TRACE_COMPRESS, TRACE_DEVICE,  TRACE_WAIT,  TRACE_READ, /* in no thread */
@@ -132,8 +132,7 @@ static void mark(uint64_t *cells, const struct slice *s, int64_t length_ns)
 		cells[c / 64] |= 1ull << c % 64;
 }
 
-/* Fills the row of one kind. busy: the cells of each thread in which a kind further inside goes
- * on. */
+/* Fills the row of one kind. busy: the cells of each thread in which an inner kind is under way. */
 static void fill_row(struct row *row, enum trace_kind kind, const struct slice *slices, size_t n,
 		     int64_t length_ns, uint64_t busy[THREADS][CELLS / 64])
 {

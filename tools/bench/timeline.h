@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 struct timeline;
-/* Records the model's slices from now on. Returns NULL without memory. */
+/* Records the model's slices from now on. Returns NULL if there is no memory. */
 struct timeline *timeline_open(sluice_model *model);
 /* Called before the model is closed. *timeline may be NULL. */
 void timeline_close(struct timeline **timeline);

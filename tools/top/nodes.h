@@ -17,7 +17,7 @@ int nodes_read(struct nodes *nodes);
 /* Returns the number of nodes of which a look has arrived. of: the number of nodes that look, or 0
  * as long as it is unknown. */
 int nodes_heard(const struct nodes *nodes, int *of);
-/* Copies the ranks of the last looks. Returns 0, or -1 without memory. */
+/* Copies the ranks of the last looks. Returns 0, or -1 if there is no memory. */
 int nodes_look(const struct nodes *nodes, struct seen *out);
 /* Returns the last line of srun or squeue themselves, or "". */
 const char *nodes_said(const struct nodes *nodes);

@@ -23,7 +23,7 @@ struct inner {
 	uint64_t steps;
 };
 
-/* Returns 0, or -1 without memory. */
+/* Returns 0, or -1 if there is no memory. */
 int inner_open(struct inner *inner, enum inner_kind kind, size_t count, float beta1, float beta2);
 void inner_close(struct inner *inner);
 /* Moves params against grad. Returns 0, or -1 after a failure of compute. */

@@ -30,8 +30,8 @@ struct training {
 	float *common; /* with signal=drift: the common parameters; otherwise NULL */
 	struct inner inner;
 	int async; /* 1: with when=async, workers meet only at the ends of epochs */
-	/* With quorum=, where workers meet only at the ends of epochs, too: steps between two
-	 * exchanges; else 0. */
+	/* With quorum=: steps between two exchanges; otherwise 0. Workers then also meet only at
+	 * the ends of epochs. */
 	uint64_t quorum;
 	uint32_t *part; /* with signal=svrg: this worker's rows, for full gradients; otherwise
 			   NULL */

@@ -16,8 +16,8 @@
 
 /* ---- preparation ----------------------------------------------------------- */
 
-/* Returns a vector of the model's length, in the memory where the model is trained, or NULL without
- * memory. */
+/* Returns a vector of the model's length, in the memory where the model is trained, or NULL if
+ * there is no memory. */
 static float *new_vector(const struct training *t)
 {
 	void *memory;
@@ -335,7 +335,8 @@ static int report_diverged(const struct training *t)
 	return -1;
 }
 
-/* Prints the last line. Returns 0, or -1 if the job did not end as it should. */
+/* Prints the last line. Returns 0, or -1 if the training failed, diverged, or was stopped without a
+ * checkpoint. */
 static int conclude(struct training *t)
 {
 	uint64_t step = step_of(t->model).steps;
