@@ -19,6 +19,15 @@ int kernels_avx2(void)
 #endif
 }
 
+int kernels_avx512(void)
+{
+#if defined(__x86_64__)
+	return kernels_avx2() && __builtin_cpu_supports("avx512f");
+#else
+	return 0;
+#endif
+}
+
 /* Returns the first usable version that has this name, or the best usable one if name is NULL.
  * Returns NULL if there is none. */
 static const void *first_usable(const void *versions, const char *name)

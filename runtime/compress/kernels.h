@@ -13,7 +13,8 @@ struct kernel_version {
 
 /* Functions to which `usable` may point. */
 int kernels_anywhere(void);
-int kernels_avx2(void); /* AVX2 and the bit instructions (BMI) that come with it */
+int kernels_avx2(void);   /* AVX2 and the bit instructions (BMI) that come with it */
+int kernels_avx512(void); /* these, and the basic instructions of AVX-512 */
 
 /* Returns the version that SLUICE_KERNELS names, or the best version if it names none. Returns NULL
  * if the named version is not usable. */

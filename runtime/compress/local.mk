@@ -27,15 +27,16 @@ library_sources += \
 	runtime/compress/random_normal.c \
 	runtime/compress/rice.c runtime/compress/rice.h \
 	runtime/compress/select.c runtime/compress/select.h \
-	runtime/compress/select_avx2.c runtime/compress/select_avx512.c \
-	runtime/compress/select_blocks.h runtime/compress/select_each.c \
-	runtime/compress/select_kernels.h runtime/compress/select_portable.c \
+	runtime/compress/select_each.c \
+	runtime/compress/select_kernels.c runtime/compress/select_kernels.h \
 	runtime/compress/select_rules.h \
 	runtime/compress/select_sweep.c runtime/compress/select_sweep.h \
+	runtime/compress/select_wide.h \
 	runtime/compress/seeded_support.c \
 	runtime/compress/sketch.c runtime/compress/sketch.h runtime/compress/sketch_avx2.c \
 	runtime/compress/sketch_kernels.h runtime/compress/sketch_rules.h \
 	runtime/compress/sparse.c runtime/compress/sparse.h \
 	runtime/compress/topk.c \
 	runtime/compress/value_avx2.c runtime/compress/value_codes.h \
-	runtime/compress/value_kernels.c runtime/compress/value_kernels.h
+	runtime/compress/value_kernels.c runtime/compress/value_kernels.h \
+	runtime/compress/wide.h runtime/compress/wide_avx2.c runtime/compress/wide_avx512.c

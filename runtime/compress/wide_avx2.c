@@ -1,0 +1,8 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The sweeps compiled for AVX2, with any build flags. They run only if the processor has it. */
+#if defined(__x86_64__)
+#define WIDE_AVX2
+#include "select_wide.h"
+#else
+typedef int no_avx2_on_this_machine;
+#endif
