@@ -50,9 +50,9 @@ static void find_spans(struct block *b, const struct span *spans, size_t n_spans
 static size_t list_block(const struct block *b, uint32_t below, size_t *exempt, uint32_t *largest)
 {
 	const struct select_stage *stage = &b->s->stage;
-	struct select_lists l = { .index = stage->index,
-				  .near_index = stage->near_index,
-				  .near_value = stage->near_value };
+	float no_value[LISTS_SLACK];
+	/* All candidates are listed as sure ones, because one walk lists these. */
+	struct select_lists l = { .near_index = stage->index, .near_value = no_value };
 	size_t n = 0;
 
 	*exempt = 0;
@@ -60,15 +60,16 @@ static size_t list_block(const struct block *b, uint32_t below, size_t *exempt, 
 		const struct span *span = b->spans + j;
 		const uint64_t from = span->begin > b->begin ? span->begin : b->begin;
 		const uint64_t to = span->end < b->end ? span->end : b->end;
-		const struct select_bounds bounds = { KEY_MASK, span->exempt ? 0 : (int32_t)below };
+		const int32_t level = span->exempt ? 0 : (int32_t)below;
 
-		l.near_index = stage->near_index + n;
-		l.near_value = stage->near_value + n;
-		b->s->kernels->list(b->x, from, to, bounds, &l);
-		for (size_t i = 0; i < l.n_near && span->exempt; i++)
-			l.near_value[i] = bits_float(KEY_MASK);
-		*exempt += span->exempt ? l.n_near : 0;
-		n += l.n_near;
+		l.index = stage->near_index + n;
+		l.value = stage->near_value + n;
+		b->s->kernels->list_values(b->x, from, to, (struct select_bounds){ level, level },
+					   &l);
+		for (size_t i = 0; i < l.n && span->exempt; i++)
+			l.value[i] = bits_float(KEY_MASK);
+		*exempt += span->exempt ? l.n : 0;
+		n += l.n;
 	}
 	*largest = *exempt ? (uint32_t)KEY_MASK : (uint32_t)l.largest;
 	return n;
