@@ -1,137 +1,158 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The kernels of selection: every version lists the same coordinates as the portable one, and a
- * variable chooses the version. */
-#include "compress/select_sweep.h"
-#include "sluice.h"
+ * The kernels of selection: every version lists the same coordinates as a plain loop. */
+#include "compress/select_kernels.h"
 #include "vector_kinds.h"
 #include "cases.h"
 #include <stdlib.h>
 #include <string.h>
 
-struct listed {
-	uint32_t *index, *near_index;
-	float *value, *near_value;
-	struct select_lists l;
+/* The kernels of struct select_kernels that list, in order. */
+enum { PLAIN_LIST, PLAIN_LIST_VALUES, PLAIN_ADD_LIST, PLAIN_ADD_TAKE, PLAIN_WAYS };
+
+struct plain_case {
+	size_t n, begin, end;
+	float *memory, *x, *grad, scale;
+	struct select_bounds bounds;
 };
 
-static struct listed listed_new(size_t n)
+static void *plain_array(size_t n)
 {
-	struct listed t = { .index = calloc(n + LISTS_SLACK, 4),
-			    .near_index = calloc(n + LISTS_SLACK, 4),
-			    .value = calloc(n + LISTS_SLACK, 4),
-			    .near_value = calloc(n + LISTS_SLACK, 4) };
+	void *p = calloc(n + 1, 4);
 
-	assert_true(t.index && t.near_index && t.value && t.near_value);
-	t.l = (struct select_lists){ t.index, t.value, 0, t.near_index, t.near_value, 0, 0 };
-	return t;
+	if (!p)
+		abort();
+	return p;
 }
 
-static void listed_free(struct listed *t)
+static struct select_lists plain_lists_new(size_t n)
 {
-	free(t->index);
-	free(t->near_index);
-	free(t->value);
-	free(t->near_value);
+	return (struct select_lists){ .index = plain_array(n + LISTS_SLACK),
+				      .value = plain_array(n + LISTS_SLACK),
+				      .near_index = plain_array(n + LISTS_SLACK),
+				      .near_value = plain_array(n + LISTS_SLACK) };
 }
 
-static void expect_same(const struct listed *a, const struct listed *b, int values)
+static void plain_lists_free(struct select_lists *l)
 {
-	assert_int_equal(a->l.n, b->l.n);
-	assert_int_equal(a->l.n_near, b->l.n_near);
-	assert_memory_equal(a->index, b->index, a->l.n * 4);
-	assert_memory_equal(a->near_index, b->near_index, a->l.n_near * 4);
-	assert_memory_equal(a->near_value, b->near_value, a->l.n_near * 4);
-	if (values)
-		assert_memory_equal(a->value, b->value, a->l.n * 4);
-	assert_int_equal(a->l.largest > KEY_INFINITY, b->l.largest > KEY_INFINITY);
+	free(l->index);
+	free(l->value);
+	free(l->near_index);
+	free(l->near_value);
 }
 
-static void expect_portable_lists(const struct select_kernels *version)
+/* Draws a vector of one of the kinds, sometimes with NaN, at any alignment. */
+static struct plain_case plain_case_new(uint64_t seed)
 {
-	const struct select_kernels *kernels[2] = { &select_portable, version };
+	struct random r = { seed };
+	const size_t n = random_bits(&r) % (seed % 10 ? 200 : 5000), offset = random_bits(&r) % 9;
+	const size_t begin = n ? random_bits(&r) % n : 0;
+	struct plain_case c = { .n = n,
+				.begin = begin,
+				.end = begin + random_bits(&r) % (n - begin + 1),
+				.memory = plain_array(n + offset),
+				.grad = plain_array(n),
+				.scale = seed % 3 ? 1 : 0.37f };
+	int32_t some[2];
 
-	for (uint64_t seed = 1; seed <= 3000; seed++) {
-		struct random r = { seed };
-		size_t n = random_bits(&r) % (seed % 10 ? 200 : 5000), offset = random_bits(&r) % 9;
-		size_t begin = n ? random_bits(&r) % n : 0,
-		       end = begin + random_bits(&r) % (n - begin + 1);
-		float *memory = malloc((n + offset) * 4 + 4), *grad = malloc(n * 4 + 4);
-		float *sum[2] = { malloc(n * 4 + 4), malloc(n * 4 + 4) }, *x = memory + offset;
-		float scale = seed % 3 ? 1 : 0.37f;
-		int32_t some[2];
+	c.x = c.memory + offset;
+	for (size_t i = 0; i < n; i++) {
+		c.x[i] = value_of((int)(seed % VECTOR_KINDS), &r);
+		if (seed % 40 == 0 && random_bits(&r) % 50 == 0)
+			c.x[i] = NAN;
+		c.grad[i] = isfinite(c.x[i]) ? value_of(0, &r) : 0;
+	}
+	for (int j = 0; j < 2; j++) {
+		some[j] = n ? (int32_t)key_of(c.x[random_bits(&r) % n]) : 0;
+		some[j] = some[j] > KEY_INFINITY ? KEY_INFINITY : some[j];
+	}
+	c.bounds.above = some[0] > some[1] ? some[0] : some[1];
+	c.bounds.below = some[0] > some[1] ? some[1] : some[0];
+	return c;
+}
 
-		assert_true(memory && grad && sum[0] && sum[1]);
-		for (size_t i = 0; i < n; i++) {
-			x[i] = value_of((int)(seed % VECTOR_KINDS), &r);
-			if (seed % 40 == 0 && random_bits(&r) % 50 == 0)
-				x[i] = NAN;
-			grad[i] = isfinite(x[i]) ? value_of(0, &r) : 0;
+static void plain_run(const struct plain_case *c, int way, float *sum, struct select_lists *l)
+{
+	for (size_t i = c->begin; i < c->end; i++) {
+		if (way >= PLAIN_ADD_LIST)
+			sum[i] += c->scale * c->grad[i];
+		const float v = sum[i];
+		const int32_t key = (int32_t)key_of(v);
+
+		l->largest = key > l->largest ? key : l->largest;
+		if (key > c->bounds.above) {
+			l->index[l->n] = (uint32_t)i;
+			l->value[l->n++] = v;
+			sum[i] = way == PLAIN_ADD_TAKE ? 0 : v;
+		} else if (key > c->bounds.below) {
+			l->near_index[l->n_near] = (uint32_t)i;
+			l->near_value[l->n_near++] = v;
 		}
-		for (int j = 0; j < 2; j++)
-			some[j] = n ? (int32_t)key_of(x[random_bits(&r) % n]) : 0;
-		if (some[0] > KEY_INFINITY)
-			some[0] = KEY_INFINITY;
-		struct select_bounds b = { some[0] > some[1] ? some[0] : some[1],
-					   some[0] > some[1] ? some[1] : some[0] };
-		if (b.below > KEY_INFINITY)
-			b.below = KEY_INFINITY;
-		for (int way = 0; way < 4; way++) {
-			struct listed got[2];
-
-			for (int j = 0; j < 2; j++) {
-				got[j] = listed_new(end - begin);
-				memcpy(sum[j], x, n * 4);
-				if (way == 0)
-					kernels[j]->list(x, begin, end, b, &got[j].l);
-				else if (way == 1)
-					kernels[j]->list_values(x, begin, end, b, &got[j].l);
-				else if (way == 2)
-					kernels[j]->add_list(sum[j], grad, scale, begin, end, b,
-							     &got[j].l);
-				else
-					kernels[j]->add_take(sum[j], grad, scale, begin, end, b,
-							     &got[j].l);
-			}
-			expect_same(&got[0], &got[1], way & 1);
-			assert_memory_equal(sum[0], sum[1], n * 4);
-			listed_free(&got[0]);
-			listed_free(&got[1]);
-		}
-		assert_int_equal(version->nonfinite(x, n), select_portable.nonfinite(x, n));
-		free(memory);
-		free(grad);
-		free(sum[0]);
-		free(sum[1]);
 	}
 }
 
-TEST(kernels__any_version_lists_what_the_portable_one_lists)
+static void kernels_run(const struct select_kernels *k, const struct plain_case *c, int way,
+			float *sum, struct select_lists *l)
+{
+	switch (way) {
+	case PLAIN_LIST: k->list(sum, c->begin, c->end, c->bounds, l); break;
+	case PLAIN_LIST_VALUES: k->list_values(sum, c->begin, c->end, c->bounds, l); break;
+	case PLAIN_ADD_LIST:
+		k->add_list(sum, c->grad, c->scale, c->begin, c->end, c->bounds, l);
+		break;
+	default: k->add_take(sum, c->grad, c->scale, c->begin, c->end, c->bounds, l);
+	}
+}
+
+static int plain_same(const struct select_lists *a, const struct select_lists *b, int values)
+{
+	return a->n == b->n && a->n_near == b->n_near && !memcmp(a->index, b->index, a->n * 4) &&
+	       !memcmp(a->near_index, b->near_index, a->n_near * 4) &&
+	       !memcmp(a->near_value, b->near_value, a->n_near * 4) &&
+	       (!values || !memcmp(a->value, b->value, a->n * 4)) &&
+	       (a->largest > KEY_INFINITY) == (b->largest > KEY_INFINITY);
+}
+
+static int plain_same_way(const struct select_kernels *k, const struct plain_case *c, int way)
+{
+	struct select_lists plain = plain_lists_new(c->end - c->begin),
+			    listed = plain_lists_new(c->end - c->begin);
+	float *sum[2] = { plain_array(c->n), plain_array(c->n) };
+	int same;
+
+	memcpy(sum[0], c->x, c->n * 4);
+	memcpy(sum[1], c->x, c->n * 4);
+	plain_run(c, way, sum[0], &plain);
+	kernels_run(k, c, way, sum[1], &listed);
+	same = plain_same(&plain, &listed, way == PLAIN_LIST_VALUES || way == PLAIN_ADD_TAKE) &&
+	       !memcmp(sum[0], sum[1], c->n * 4);
+	plain_lists_free(&plain);
+	plain_lists_free(&listed);
+	free(sum[0]);
+	free(sum[1]);
+	return same;
+}
+
+/* Returns 1 if these kernels do to the vector of this seed what plain loops do to it. */
+static int kernels_list_plainly(const struct select_kernels *k, uint64_t seed)
+{
+	struct plain_case c = plain_case_new(seed);
+	size_t first = 0;
+	int same = 1;
+
+	for (int way = 0; way < PLAIN_WAYS; way++)
+		same &= plain_same_way(k, &c, way);
+	while (first < c.n && key_of(c.x[first]) < KEY_INFINITY)
+		first++;
+	same &= k->nonfinite(c.x, c.n) == first;
+	free(c.memory);
+	free(c.grad);
+	return same;
+}
+
+TEST(kernels__any_version_lists_what_a_plain_loop_lists)
 {
 	for (size_t v = 0; select_versions[v]; v++)
-		if (select_versions[v]->usable())
-			expect_portable_lists(select_versions[v]);
-}
-
-TEST(kernels__variable_names_one__is_used_or_refused)
-{
-	struct selector *s = NULL;
-
-	for (size_t v = 0; select_versions[v]; v++) {
-		setenv("SLUICE_KERNELS", select_versions[v]->name, 1);
-		if (select_versions[v]->usable()) {
-			assert_int_equal(selector_open(8, &s), 0);
-			assert_ptr_equal(s->kernels, select_versions[v]);
-			selector_close(&s);
-		} else {
-			assert_int_equal(selector_open(8, &s), SLUICE_ENOSUPP);
-			assert_non_null(strstr(sluice_last_error(), select_versions[v]->name));
-		}
-	}
-	setenv("SLUICE_KERNELS", "sse2", 1);
-	assert_int_equal(selector_open(8, &s), SLUICE_ENOSUPP);
-	assert_non_null(strstr(sluice_last_error(), "SLUICE_KERNELS=sse2: Sluice has no such"));
-	assert_non_null(strstr(sluice_last_error(), "choose auto, avx512, avx2 or portable"));
-	unsetenv("SLUICE_KERNELS");
-	assert_int_equal(selector_open(8, &s), 0);
-	selector_close(&s);
+		for (uint64_t seed = 1; select_versions[v]->usable() && seed <= 3000; seed++)
+			if (!kernels_list_plainly(select_versions[v], seed))
+				fail_msg("%s, seed %d", select_versions[v]->name, (int)seed);
 }

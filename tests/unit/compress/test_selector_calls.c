@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The public calls of a selector: refusals, which must leave the arguments unchanged, and the
- * memory of a selector. */
+ * The public calls of a selector: refusals, which must leave the arguments unchanged, the memory
+ * of a selector, and the choice of its kernels. */
 #include "compress/select_sweep.h"
 #include "sluice_select.h"
 #include "cases.h"
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 TEST(select__nan_fails_EINVAL_names_the_index)
@@ -126,4 +127,28 @@ TEST(selector_open__says_what_it_takes)
 			assert_true(2 * s->near_room <= n / 100 + k + 2 * 4096);
 			selector_close(&s);
 		}
+}
+
+TEST(kernels__variable_names_one__is_used_or_refused)
+{
+	struct selector *s = NULL;
+
+	for (size_t v = 0; select_versions[v]; v++) {
+		setenv("SLUICE_KERNELS", select_versions[v]->name, 1);
+		if (select_versions[v]->usable()) {
+			assert_int_equal(selector_open(8, &s), 0);
+			assert_ptr_equal(s->kernels, select_versions[v]);
+			selector_close(&s);
+		} else {
+			assert_int_equal(selector_open(8, &s), SLUICE_ENOSUPP);
+			assert_non_null(strstr(sluice_last_error(), select_versions[v]->name));
+		}
+	}
+	setenv("SLUICE_KERNELS", "sse2", 1);
+	assert_int_equal(selector_open(8, &s), SLUICE_ENOSUPP);
+	assert_non_null(strstr(sluice_last_error(), "SLUICE_KERNELS=sse2: Sluice has no such"));
+	assert_non_null(strstr(sluice_last_error(), "choose auto, avx512, avx2 or portable"));
+	unsetenv("SLUICE_KERNELS");
+	assert_int_equal(selector_open(8, &s), 0);
+	selector_close(&s);
 }
