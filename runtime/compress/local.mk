@@ -33,8 +33,9 @@ library_sources += \
 	runtime/compress/select_sweep.c runtime/compress/select_sweep.h \
 	runtime/compress/select_wide.h \
 	runtime/compress/seeded_support.c \
-	runtime/compress/sketch.c runtime/compress/sketch.h runtime/compress/sketch_avx2.c \
+	runtime/compress/sketch.c runtime/compress/sketch.h \
 	runtime/compress/sketch_kernels.h runtime/compress/sketch_rules.h \
+	runtime/compress/sketch_wide.h \
 	runtime/compress/sparse.c runtime/compress/sparse.h \
 	runtime/compress/topk.c \
 	runtime/compress/value_avx2.c runtime/compress/value_codes.h \

@@ -1,59 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * See sketch.h; sketch_rules.h has the hashes. Coordinates are processed in runs: first the signs
- * of a run, which all rows share, and then its buckets, row by row. */
-#include "sketch_kernels.h"
-#include <string.h>
-
-/* ---- the portable version, and the choice ---- */
-
-static void sign_words(const struct sketch_hashes *h, uint32_t first, size_t n, uint32_t *out)
-{
-	for (size_t i = 0; i < n; i++)
-		out[i] = (uint32_t)sketch_signs(h, first + (uint32_t)i);
-}
-
-static void buckets(const struct sketch_hashes *h, uint32_t row, uint32_t first, uint32_t columns,
-		    size_t n, uint32_t *out)
-{
-	for (size_t i = 0; i < n; i++)
-		out[i] = sketch_bucket(h, row, first + (uint32_t)i, columns);
-}
-
-static void addends(const float *x, const uint32_t *sign, uint32_t row, size_t n, float *out)
-{
-	for (size_t i = 0; i < n; i++)
-		out[i] = sketch_addend(x[i], sign[i], row);
-}
-
-/* Moves the smallest value to the front, then the next one, and so on up to the middle. Both
- * comparisons match the processors' instructions for the minimum and maximum of two numbers, even
- * for zeros of different sign. No branch depends on the values. */
-static inline float median(float *v, uint32_t n)
-{
-	for (uint32_t front = 0; front <= n / 2; front++)
-		for (uint32_t at = n - 1; at > front; at--) {
-			const float a = v[at - 1], b = v[at];
-
-			v[at - 1] = a < b ? a : b;
-			v[at] = a > b ? a : b;
-		}
-	return v[n / 2];
-}
-
-static void medians(float (*cells)[SKETCH_RUN], uint32_t rows, const uint32_t *sign, size_t n,
-		    float *out)
-{
-	float v[SKETCH_ROWS_MAX];
-
-	for (size_t i = 0; i < n; i++) {
-		for (uint32_t r = 0; r < rows; r++)
-			v[r] = bits_float(float_bits(cells[r][i]) ^ (sign[i] >> r & 1) << 31);
-		out[i] = median(v, rows);
-	}
-}
-
-const struct sketch_kernels sketch_portable = { "portable", kernels_anywhere, sign_words,
-						buckets,    addends,          medians };
+ * of a run, which all rows share, and then its buckets, row by row. This file compiles the portable
+ * version of the kernels, and chooses one. */
+#include "sketch_wide.h"
 
 const struct sketch_kernels *const sketch_versions[] = {
 #if defined(__x86_64__)

@@ -42,6 +42,8 @@
 
 typedef float floats __attribute__((vector_size(4 * NARROW)));
 typedef int32_t ints __attribute__((vector_size(4 * NARROW)));
+typedef uint64_t longs __attribute__((vector_size(4 * NARROW)));
+typedef int64_t signed_longs __attribute__((vector_size(4 * NARROW)));
 
 FOR_WIDE floats load_floats(const float *x)
 {
@@ -58,6 +60,60 @@ FOR_WIDE ints load_ints(const void *x)
 	memcpy(&v, x, sizeof(v));
 	return v;
 }
+
+/* join_halves joins the lower half of each lane of a with the upper half of the lane of b, in the
+ * order of memory. multiply_low multiplies the lower halves of lanes. least and most return b where
+ * neither is less, as with zeros of different sign. */
+#if defined(WIDE_AVX512) || defined(WIDE_AVX2)
+FOR_WIDE longs join_halves(longs a, longs b)
+{
+	return (longs)_mm256_blend_epi32((__m256i)a, (__m256i)b, 0xaa);
+}
+
+FOR_WIDE longs multiply_low(longs a, uint32_t b)
+{
+	return (longs)_mm256_mul_epu32((__m256i)a, _mm256_set1_epi64x((int64_t)b));
+}
+
+FOR_WIDE floats least(floats a, floats b)
+{
+	return (floats)_mm256_min_ps((__m256)a, (__m256)b);
+}
+
+FOR_WIDE floats most(floats a, floats b)
+{
+	return (floats)_mm256_max_ps((__m256)a, (__m256)b);
+}
+#else
+FOR_WIDE longs join_halves(longs a, longs b)
+{
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+	return a << 32 | b >> 32;
+#else
+	return (a & UINT32_MAX) | (b & ~(uint64_t)UINT32_MAX);
+#endif
+}
+
+FOR_WIDE longs multiply_low(longs a, uint32_t b)
+{
+	return (a & UINT32_MAX) * b;
+}
+
+FOR_WIDE floats choose(ints first, floats a, floats b)
+{
+	return (floats)(((ints)a & first) | ((ints)b & ~first));
+}
+
+FOR_WIDE floats least(floats a, floats b)
+{
+	return choose(a < b, a, b);
+}
+
+FOR_WIDE floats most(floats a, floats b)
+{
+	return choose(a > b, a, b);
+}
+#endif
 
 #if defined(WIDE_AVX512) || defined(WIDE_AVX2)
 /* Returns 1 if a lane is negative, as that of a comparison that holds. */

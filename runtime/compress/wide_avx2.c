@@ -3,6 +3,7 @@
 #if defined(__x86_64__)
 #define WIDE_AVX2
 #include "select_wide.h"
+#include "sketch_wide.h"
 #else
 typedef int no_avx2_on_this_machine;
 #endif
