@@ -43,3 +43,7 @@ tests_unit_test_selector_calls_SOURCES = tests/unit/compress/test_selector_calls
 tests_unit_test_sketch_SOURCES = tests/unit/compress/test_sketch.c tests/unit/vector_kinds.h tests/unit/random.h
 tests_unit_test_uniform_SOURCES = tests/unit/compress/test_uniform.c $(few_bits_values)
 tests_unit_test_value_kernels_SOURCES = tests/unit/compress/test_value_kernels.c tests/unit/random.h
+
+# Programs for aarch64, if there is a cross compiler.
+TESTS += tests/unit/compress/kernels_arm.sh
+EXTRA_DIST += tests/unit/compress/kernels_arm.sh tests/unit/compress/bare/cases.h
