@@ -24,7 +24,7 @@ library_sources += \
 	runtime/compress/random.c runtime/compress/random.h \
 	runtime/compress/random_avx2.c runtime/compress/random_kernels.h \
 	runtime/compress/random_mix.h \
-	runtime/compress/random_normal.c \
+	runtime/compress/random_normal.c runtime/compress/random_wide.h \
 	runtime/compress/rice.c runtime/compress/rice.h \
 	runtime/compress/select.c runtime/compress/select.h \
 	runtime/compress/select_each.c \

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See random.h. philox.h generates a single quad. This file generates runs of quads in portable C,
- * and chooses a faster version. Pure. */
-#include "random_kernels.h"
-#include <string.h>
+ * See random.h. philox.h generates a single quad. This file compiles the portable version of the
+ * kernel that generates runs of quads, and chooses a version. Pure. */
+#include "random_wide.h"
 
 void random_quad(const struct random_stream *s, uint64_t quad, uint32_t out[4])
 {
@@ -17,15 +16,7 @@ uint32_t random_at(const struct random_stream *s, uint64_t coordinate)
 	return four[coordinate % 4];
 }
 
-/* ---- the portable version, and the choice ---- */
-
-static void portable_run(const struct random_stream *s, uint64_t quad, size_t n, uint32_t *out)
-{
-	for (size_t i = 0; i < n; i += 4)
-		random_quad(s, quad + i / 4, out + i);
-}
-
-const struct random_kernels random_portable = { "portable", kernels_anywhere, portable_run };
+/* ---- the choice ---- */
 
 const struct random_kernels *const random_versions[] = {
 #if defined(__x86_64__)

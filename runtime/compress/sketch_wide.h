@@ -11,7 +11,7 @@
 #include "sketch_kernels.h"
 #include "wide.h"
 
-enum { DIFFERENCES = 3, EVALUATED = (DIFFERENCES + 1) * NARROW, COUNTERS = NARROW / 2 };
+enum { DIFFERENCES = 3, EVALUATED = (DIFFERENCES + 1) * NARROW };
 
 /* ---- signs ---- */
 
@@ -37,15 +37,15 @@ FOR_WIDE longs plus_modulo(longs a, longs b)
 /* Returns the differences for the coordinates first + odd, first + odd + 2, ... */
 FOR_WIDE struct differences differences(const uint64_t *value, size_t odd)
 {
-	uint64_t d[DIFFERENCES + 1][COUNTERS];
+	uint64_t d[DIFFERENCES + 1][LONGS];
 	struct differences out;
 
-	for (size_t lane = 0; lane < COUNTERS; lane++)
+	for (size_t lane = 0; lane < LONGS; lane++)
 		for (size_t i = 0; i <= DIFFERENCES; i++)
 			d[i][lane] = value[i * NARROW + 2 * lane + odd];
 	for (size_t i = 1; i <= DIFFERENCES; i++)
 		for (size_t j = DIFFERENCES; j >= i; j--)
-			for (size_t lane = 0; lane < COUNTERS; lane++)
+			for (size_t lane = 0; lane < LONGS; lane++)
 				d[j][lane] = minus_modulo(d[j][lane], d[j - 1][lane]);
 	memcpy(&out, d, sizeof(out));
 	return out;
@@ -88,11 +88,8 @@ WIDE_TARGET static void sketch_buckets(const struct sketch_hashes *h, uint32_t r
 				       uint32_t columns, size_t n, uint32_t *out)
 {
 	const uint64_t m = h->multiplier[row];
-	longs even, odd;
+	longs even = m * (first + 2 * long_numbers()) + h->offset[row], odd = even + m;
 
-	for (size_t lane = 0; lane < COUNTERS; lane++)
-		even[lane] = m * (first + 2 * lane) + h->offset[row];
-	odd = even + m;
 	for (size_t i = 0; i < n; i += NARROW, even += NARROW * m, odd += NARROW * m) {
 		const longs both = join_halves(multiply_low(even >> 32, columns) >> 32,
 					       multiply_low(odd >> 32, columns));

@@ -32,12 +32,18 @@
 #define NARROW      8
 #define LANES       8
 #else
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+#endif
 #define WIDE_TARGET
 #define WIDE(table) table##_portable
 #define WIDE_NAME   "portable"
 #define WIDE_USABLE kernels_anywhere
 #define NARROW      4
 #endif
+#define LONGS    (NARROW / 2)
 #define FOR_WIDE WIDE_TARGET __attribute__((always_inline)) static inline
 
 typedef float floats __attribute__((vector_size(4 * NARROW)));
@@ -61,10 +67,19 @@ FOR_WIDE ints load_ints(const void *x)
 	return v;
 }
 
-/* join_halves joins the lower half of each lane of a with the upper half of the lane of b, in the
- * order of memory. multiply_low multiplies the lower halves of lanes. least and most return b where
- * neither is less, as with zeros of different sign. */
+/* long_numbers returns the numbers of the lanes. join_halves joins the lower half of each lane of a
+ * with the upper half of the lane of b, in the order of memory. multiply_low multiplies the lower
+ * halves of lanes. store_alternately stores the first lane of a, that of b, the second one of a and
+ * so on. least and most return b where neither is less, as with zeros of different sign.
+ * any_negative returns 1 if a lane is negative, as that of a comparison that holds. any_above
+ * returns 1 if one of 32 lanes is above `level`. all_above returns a mask of those that are, with
+ * the first lane in the lowest bit. */
 #if defined(WIDE_AVX512) || defined(WIDE_AVX2)
+FOR_WIDE longs long_numbers(void)
+{
+	return (longs){ 0, 1, 2, 3 };
+}
+
 FOR_WIDE longs join_halves(longs a, longs b)
 {
 	return (longs)_mm256_blend_epi32((__m256i)a, (__m256i)b, 0xaa);
@@ -73,6 +88,15 @@ FOR_WIDE longs join_halves(longs a, longs b)
 FOR_WIDE longs multiply_low(longs a, uint32_t b)
 {
 	return (longs)_mm256_mul_epu32((__m256i)a, _mm256_set1_epi64x((int64_t)b));
+}
+
+FOR_WIDE void store_alternately(void *to, longs a, longs b)
+{
+	const __m256i even = _mm256_unpacklo_epi64((__m256i)a, (__m256i)b);
+	const __m256i odd = _mm256_unpackhi_epi64((__m256i)a, (__m256i)b);
+
+	_mm256_storeu_si256(to, _mm256_permute2x128_si256(even, odd, 0x20));
+	_mm256_storeu_si256((__m256i *)to + 1, _mm256_permute2x128_si256(even, odd, 0x31));
 }
 
 FOR_WIDE floats least(floats a, floats b)
@@ -84,45 +108,12 @@ FOR_WIDE floats most(floats a, floats b)
 {
 	return (floats)_mm256_max_ps((__m256)a, (__m256)b);
 }
-#else
-FOR_WIDE longs join_halves(longs a, longs b)
-{
-#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-	return a << 32 | b >> 32;
-#else
-	return (a & UINT32_MAX) | (b & ~(uint64_t)UINT32_MAX);
-#endif
-}
 
-FOR_WIDE longs multiply_low(longs a, uint32_t b)
-{
-	return (a & UINT32_MAX) * b;
-}
-
-FOR_WIDE floats choose(ints first, floats a, floats b)
-{
-	return (floats)(((ints)a & first) | ((ints)b & ~first));
-}
-
-FOR_WIDE floats least(floats a, floats b)
-{
-	return choose(a < b, a, b);
-}
-
-FOR_WIDE floats most(floats a, floats b)
-{
-	return choose(a > b, a, b);
-}
-#endif
-
-#if defined(WIDE_AVX512) || defined(WIDE_AVX2)
-/* Returns 1 if a lane is negative, as that of a comparison that holds. */
 FOR_WIDE int any_negative(ints v)
 {
 	return _mm256_movemask_ps((__m256)v) != 0;
 }
 
-/* Returns 1 if one of 32 lanes is above `level`. */
 FOR_WIDE int any_above(const ints v[4], int32_t level)
 {
 	const __m256i *w = (const __m256i *)v;
@@ -131,7 +122,6 @@ FOR_WIDE int any_above(const ints v[4], int32_t level)
 						   _mm256_max_epi32(w[2], w[3])) > level);
 }
 
-/* Returns a mask of the lanes among 32 that are above `level`, with the first in the lowest bit. */
 FOR_WIDE uint32_t all_above(const ints v[4], int32_t level)
 {
 	const __m256i bytes = _mm256_packs_epi16(
@@ -143,6 +133,53 @@ FOR_WIDE uint32_t all_above(const ints v[4], int32_t level)
 	return (uint32_t)_mm256_movemask_epi8(_mm256_permutevar8x32_epi32(bytes, in_order));
 }
 #else
+FOR_WIDE longs long_numbers(void)
+{
+	return (longs){ 0, 1 };
+}
+
+FOR_WIDE longs join_halves(longs a, longs b)
+{
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+	return a << 32 | b >> 32;
+#else
+	return (a & UINT32_MAX) | (b & ~(uint64_t)UINT32_MAX);
+#endif
+}
+
+FOR_WIDE longs multiply_low(longs a, uint32_t b)
+{
+#if defined(__SSE2__)
+	return (longs)_mm_mul_epu32((__m128i)a, _mm_set1_epi64x((int64_t)b));
+#elif defined(__aarch64__)
+	return (longs)vmull_u32(vmovn_u64((uint64x2_t)a), vdup_n_u32(b));
+#else
+	return (a & UINT32_MAX) * b;
+#endif
+}
+
+FOR_WIDE void store_alternately(void *to, longs a, longs b)
+{
+	const uint64_t in_order[] = { a[0], b[0], a[1], b[1] };
+
+	memcpy(to, in_order, sizeof(in_order));
+}
+
+FOR_WIDE floats blend(ints first, floats a, floats b)
+{
+	return (floats)(((ints)a & first) | ((ints)b & ~first));
+}
+
+FOR_WIDE floats least(floats a, floats b)
+{
+	return blend(a < b, a, b);
+}
+
+FOR_WIDE floats most(floats a, floats b)
+{
+	return blend(a > b, a, b);
+}
+
 FOR_WIDE uint64_t halves_or(ints v)
 {
 	uint64_t half[2];

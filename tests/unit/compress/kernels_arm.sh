@@ -22,3 +22,4 @@ check() {
 }
 check select_kernels select_kernels
 check sketch sketch
+check random_kernels random

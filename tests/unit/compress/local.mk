@@ -11,6 +11,7 @@ check_PROGRAMS += \
 	tests/unit/test_message \
 	tests/unit/test_message_round_trip \
 	tests/unit/test_quantize \
+	tests/unit/test_random_kernels \
 	tests/unit/test_random_mix \
 	tests/unit/test_select \
 	tests/unit/test_select_kernels \
@@ -35,6 +36,7 @@ tests_unit_test_index_kernels_SOURCES = tests/unit/compress/test_index_kernels.c
 tests_unit_test_message_SOURCES = tests/unit/compress/test_message.c $(message_example)
 tests_unit_test_message_round_trip_SOURCES = tests/unit/compress/test_message_round_trip.c $(index_layout)
 tests_unit_test_quantize_SOURCES = tests/unit/compress/test_quantize.c tests/unit/random.h
+tests_unit_test_random_kernels_SOURCES = tests/unit/compress/test_random_kernels.c tests/unit/random.h
 tests_unit_test_random_mix_SOURCES = tests/unit/compress/test_random_mix.c tests/unit/random.h
 tests_unit_test_select_SOURCES = tests/unit/compress/test_select.c $(topk_oracle)
 tests_unit_test_select_kernels_SOURCES = tests/unit/compress/test_select_kernels.c tests/unit/vector_kinds.h tests/unit/random.h

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The versions of the loops over values in few bits, and of the random numbers: each has the bits
- * of the portable version, and accesses no memory outside its buffers. */
+ * The versions of the loops over values in few bits: each has the bits of the portable version, and
+ * accesses no memory outside its buffers. */
 #include "base/bytes.h"
-#include "compress/random_kernels.h"
 #include "compress/value_kernels.h"
 #include "random.h"
 #include "cases.h"
@@ -262,29 +261,4 @@ TEST(sums__any_rows_and_length__are_as_portable_in_this_order)
 TEST(pack__every_width__comes_back_and_takes_no_more)
 {
 	each_version(check_pack);
-}
-
-TEST(random__any_version__is_as_portable)
-{
-	enum { MOST = 4 * RANDOM_RUN };
-	static const uint64_t firsts[] = {
-		0, 5, 0xffffffffu, 4 * 0xfffffff0ull, 0x3fffffff0ull, 1ull << 35
-	};
-	static uint32_t wanted[MOST], got_numbers[MOST + 1];
-	struct random r = { 25 };
-
-	for (size_t i = 0; random_versions[i]; i++)
-		for (unsigned round = 0; round < 60 && random_versions[i]->usable(); round++) {
-			const struct random_stream s = { round, random_bits(&r),
-							 (uint64_t)random_bits(&r) << 32 |
-								 random_bits(&r),
-							 random_bits(&r) };
-			const uint64_t first = firsts[round % 6];
-			const size_t n = RANDOM_RUN * (1 + random_bits(&r) % (MOST / RANDOM_RUN));
-			got_numbers[n] = GUARD;
-			random_portable.run(&s, first, n, wanted);
-			random_versions[i]->run(&s, first, n, got_numbers);
-			assert_memory_equal(got_numbers, wanted, n * sizeof *wanted);
-			assert_int_equal(got_numbers[n], GUARD);
-		}
 }

@@ -11,6 +11,7 @@
 #define fail_msg(...)                   (printf(__VA_ARGS__), printf("\n"), exit(1))
 #define assert_true(x)                  ((x) ? (void)0 : (void)fail_msg("line %d: %s", __LINE__, #x))
 #define assert_non_null(x)              assert_true((x) != NULL)
+#define assert_int_equal(a, b)          assert_true((a) == (b))
 #define assert_memory_equal(a, b, size) assert_true(!memcmp(a, b, size))
 #define print_message                   printf
 
