@@ -22,9 +22,10 @@ def compress(accelerator: Any, model: Any, recipe: Any = None, *, optimizer: Any
         state = sluice.torch.integrations.accelerate.compress(accelerator, model, optimizer=optimizer)
 
     Collective. save_state() writes a file NAME-rankR.pt on each rank into the directory of the checkpoint. A script that
-    compresses two models gives each its own name. The other arguments are those of sluice.torch.compress(). The model must
-    be a DistributedDataParallel, so accelerate needs several processes.
+    compresses two models gives each its own name. The other arguments are those of sluice.torch.compress(); scaler= is the
+    accelerator's. The model must be a DistributedDataParallel, so accelerate needs several processes.
     """
+    options.setdefault("scaler", accelerator.scaler)
     state = compress_ddp(model, recipe, optimizer=_inner(optimizer), **options)
 
     def file_in(folder: Any) -> str:

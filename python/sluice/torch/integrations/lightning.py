@@ -32,6 +32,7 @@ class SluiceStrategy(DDPStrategy):
     def setup(self, trainer: Any) -> None:
         super().setup(trainer)
         if hasattr(self.model, "register_comm_hook"):  # not if the model is only evaluated
+            self._options.setdefault("scaler", getattr(self.precision_plugin, "scaler", None))
             self.compression = compress(self.model, self._recipe, optimizer=self.optimizers, **self._options)
 
     def save_checkpoint(self, checkpoint: Any, filepath: Any, storage_options: Any = None) -> None:
@@ -48,7 +49,8 @@ class SluiceStrategy(DDPStrategy):
             pass
 
     def load_checkpoint(self, checkpoint_path: Any, *args: Any, **options: Any) -> Any:
-        self._resumed = os.fspath(checkpoint_path)
+        path = os.fspath(checkpoint_path)  # save_last="link" makes a link
+        self._resumed = os.path.realpath(path) if os.path.islink(path) else path
         return super().load_checkpoint(checkpoint_path, *args, **options)
 
     def load_optimizer_state_dict(self, checkpoint: Any) -> None:

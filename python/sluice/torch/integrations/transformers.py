@@ -43,6 +43,7 @@ class SluiceCallback(TrainerCallback):
         if not hasattr(ddp, "register_comm_hook"):
             raise InvalidError(f"SluiceCallback: the Trainer wraps the model in {type(ddp).__name__} and not in "
                                "DistributedDataParallel: start several processes with torchrun, or leave the callback out")
+        self._options.setdefault("scaler", self._trainer.accelerator.scaler)
         self.compression = compress(ddp, self._recipe, optimizer=_inner(kwargs.get("optimizer")), **self._options)
         if state.global_step and self._checkpoint is not False:
             load_part(self.compression, self._file(self._checkpoint or self._saved_at(args, state)))
