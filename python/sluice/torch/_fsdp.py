@@ -43,6 +43,13 @@ def _expected_count(module: torch.nn.Module, ranks: int) -> int:
     return count
 
 
+def _root_of(mesh: Any) -> Any:
+    if hasattr(mesh, "_get_root_mesh"):
+        return mesh._get_root_mesh()
+    from torch.distributed.device_mesh import _mesh_resources  # before torch 2.9
+    return _mesh_resources.get_root_mesh(mesh)
+
+
 class _Piece:
     """The hook of one module: its piece of the gradient, in a model of the group."""
 
@@ -63,6 +70,10 @@ class _Piece:
 
     def folder(self, folder: str) -> str:
         return os.path.join(folder, f"piece{self._owner.color}", f"module{self._index}")
+
+    def unopened(self, folder: str) -> str:
+        """Returns the file that stands for the checkpoint of a module that had no gradient yet."""
+        return os.path.join(self.folder(folder), "no-gradient-yet")
 
     def request(self, like: torch.Tensor, count: int) -> Dict[str, Any]:
         """Returns the arguments of a model for pieces of this type and length."""
@@ -105,8 +116,9 @@ class _Piece:
             return
         start = torch.zeros(piece.numel(), dtype=torch.float32, device=piece.device)
         if restored is not None:
-            model.restore(self.folder(restored), start)
-        elif loaded is not None:
+            if not os.path.exists(self.unopened(restored)):
+                model.restore(self.folder(restored), start)
+        elif loaded is not None and loaded[self.key].numel():
             model.state_load(bytes_of(loaded[self.key]), start)
 
     def request_again(self) -> Dict[str, Any]:
@@ -157,6 +169,11 @@ class Replication(NotPickled):
             raise TypeError(f"sluice.torch.replicate: {type(module).__name__} has no module of FSDP2: call "
                             "fully_shard() first, with the mesh of one node")
         optimizers = optimizers_of(optimizer, adapt, "sluice.torch.replicate")
+        root = _root_of(mesh)
+        if job is None and root.ndim > 2:
+            raise InvalidError(f"sluice.torch.replicate: the mesh is part of one with {root.ndim} dimensions, and all ranks at "
+                               "the same position in it would be taken for replicas: give job=sluice.torch.default_job()."
+                               "split(COLOR, KEY), with an equal COLOR on the ranks that differ only in replicate and shard")
         job = default_job() if job is None else job
         recipe = chosen(recipe, optimizers, adapt, job, "sluice.torch.replicate")
         self.recipe = with_update_none(recipe, "sluice.torch.replicate")
@@ -194,6 +211,9 @@ class Replication(NotPickled):
     def change(self, recipe: Union[str, Recipe]) -> None:
         """Continues with another recipe, as Compression.change() does. Collective over all ranks, between two steps."""
         what = "Replication.change"
+        if (self.restored is not None or self.loaded is not None) and not self._models():
+            raise InvalidError(f"{what}: the first backward loads the state, with the recipe that it was saved with: make a step "
+                               "before this call")
         count = sum(tensor.numel() for _, tensor in self._locals())
         wanted = wanted_recipe(self.job, recipe, count, self.group.workers, self.options["steps_per_epoch"], None, what)
         old, self.recipe = self.recipe, wanted
@@ -229,11 +249,16 @@ class Replication(NotPickled):
 
     def checkpoint(self, folder: Any) -> None:
         """Writes residuals and counters below folder, which all ranks see. Collective, between steps."""
+        folder = os.fspath(folder)
         for piece in self._pieces:
-            if piece.model is not None:
-                path = piece.folder(os.fspath(folder))
-                os.makedirs(path, exist_ok=True)
-                piece.model.checkpoint(path)
+            os.makedirs(piece.folder(folder), exist_ok=True)
+            if piece.model is None:
+                with open(piece.unopened(folder), "wb"):
+                    pass
+            else:
+                piece.model.checkpoint(piece.folder(folder))
+                if self.group.rank == 0 and os.path.exists(piece.unopened(folder)):
+                    os.unlink(piece.unopened(folder))
 
     def restore(self, folder: Any) -> None:
         """Makes the first backward restore the checkpoint."""
@@ -255,8 +280,9 @@ class Replication(NotPickled):
         if not self._models():
             raise InvalidError("Replication.state_dict: no step was made yet, so there is no state: call it "
                                "after a backward")
-        return {piece.key: torch.frombuffer(save(piece.model), dtype=torch.uint8)
-                for piece in self._pieces if piece.model is not None}
+        nothing = torch.empty(0, dtype=torch.uint8)  # of a module that had no gradient yet
+        return {piece.key: nothing if piece.model is None else torch.frombuffer(save(piece.model), dtype=torch.uint8)
+                for piece in self._pieces}
 
     def empty_state_dict(self, metadata: Any) -> Dict[str, torch.Tensor]:
         """Tensors of the sizes in a checkpoint of torch.distributed.checkpoint, to load into before the first backward.
