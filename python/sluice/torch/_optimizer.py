@@ -18,7 +18,8 @@ from ..model import Model, totals_of
 from ..recipe import Recipe
 from ._change import Counters, succeed, wanted_recipe
 from ._ddp import has_signal_momentum, warn_of_clipped_mean
-from ._flat import TYPES, Layout, NotPickled, average, buffers_of, load_state, saved_state, verify, with_clip, with_update_none
+from ._flat import TYPES, Layout, NotPickled, average, buffers_of, digests, load_state, saved_state, verify, \
+    with_clip, with_update_none
 from ._group import broadcast, default_job
 from ._named import Momenta, chosen, optimizers_of
 from ._watch import Watch, after_backward
@@ -189,6 +190,10 @@ class Optimizer(NotPickled, torch.optim.Optimizer):
                 broadcast(self.job, p, 0)
         for _, b in self._buffers():
             broadcast(self.job, b, 0)
+        # A step writes parameters of 16 bits from a copy that the library keeps, and weight decay shrinks such a copy.
+        self._copied = inner is None and (dtype != torch.float32 or _decay_of(self.model.recipe) != 0
+                                          or any(decay for _, decay in rules or ()))
+        self._remember(True)
         self.copied_bytes = 0
         self.skipped_steps = 0
         self._exchanged = False  # by synchronize(), since the last backward
@@ -265,6 +270,7 @@ class Optimizer(NotPickled, torch.optim.Optimizer):
 
     def zero_grad(self, set_to_none: bool = False) -> None:
         """Sets all gradients to zero; they stay views of the flat vector, also with set_to_none."""
+        self._in_backward = False  # also after a backward that an exception ended
         self._grad.zero_()
         for p, view in zip(self.layout.parameters, self._views):
             p.grad = view
@@ -362,6 +368,7 @@ class Optimizer(NotPickled, torch.optim.Optimizer):
                     self.inner.step()
             self._exchanged = False
             return loss
+        self._check_unchanged()
         self._collect()
         if self._overflowed():
             return loss
@@ -369,6 +376,7 @@ class Optimizer(NotPickled, torch.optim.Optimizer):
         self.model.push(self._grad)
         self.model.pull(self._flat)
         self._check_views()
+        self._remember(False)
         self.skipped_steps += self.model.skipped
         return loss
 
@@ -405,6 +413,7 @@ class Optimizer(NotPickled, torch.optim.Optimizer):
         if self.inner is None:
             raise InvalidError("sluice.torch.Optimizer.synchronize: the shards make the step, so no rank has the mean: "
                                "give clip= to sluice.torch.Optimizer, or make the step with inner=")
+        self._in_backward = False  # also after a backward that an exception ended
         if self._exchanged:
             return
         self._exchange()
@@ -431,8 +440,10 @@ class Optimizer(NotPickled, torch.optim.Optimizer):
         steps = 0
         while True:
             self._tell_rate()
+            self._check_unchanged()
             if not self.model.idle_step(self._flat):
                 return steps
+            self._remember(False)
             if self.model.skipped:
                 self.skipped_steps += 1
             elif self.inner is not None:
@@ -444,6 +455,23 @@ class Optimizer(NotPickled, torch.optim.Optimizer):
             steps += 1
             if after_step is not None:
                 after_step()
+
+    def _remember(self, loaded: bool) -> None:
+        """Remembers the parameters as the library has written them. loaded: 1 at the start and after a checkpoint, when a
+        script may load the same values once more."""
+        if self._copied:
+            self._versions = [p._version for p in self.layout.parameters]
+            self._digests = digests(self.layout.parameters) if loaded else []
+
+    def _check_unchanged(self) -> None:
+        if not self._copied or self._versions == [p._version for p in self.layout.parameters]:
+            return
+        now = digests(self.layout.parameters) if self._digests else [-1] * len(self._versions)
+        for i, (name, p) in enumerate(zip(self.layout.names, self.layout.parameters)):
+            if p._version != self._versions[i] and now[i] != (self._digests[i] if self._digests else None):
+                raise InvalidError(f"{name} was set after sluice.torch.Optimizer was made, and this step would not begin with the "
+                                   "new value, because the library keeps a copy of parameters of 16 bits, or that have a weight "
+                                   "decay: set parameters before the optimizer is made, or load its state, too")
 
     def _check_views(self) -> None:
         start, size = self._flat.data_ptr(), self._flat.element_size()
@@ -475,6 +503,7 @@ class Optimizer(NotPickled, torch.optim.Optimizer):
         Collective: if a rank has not its own part of the same step, it fails on all ranks.
         """
         load_state(self.job, self.model, state_dict["compression"], self._flat)
+        self._remember(True)
         if self.inner is None:
             super().load_state_dict(state_dict["optimizer"])
         else:
@@ -496,6 +525,7 @@ class Optimizer(NotPickled, torch.optim.Optimizer):
         The learning rate is that of param_groups.
         """
         steps = self.model.restore(folder, self._flat)
+        self._remember(True)
         if self._flat is self._grad:
             self.zero_grad()
         self._lr = None
