@@ -20,7 +20,7 @@ from ._change import Counters, succeed, wanted_recipe
 from ._flat import TYPES, Layout, NotPickled, load_state, saved_state, verify, with_update_none
 from ._group import default_job
 from ._named import Momenta, chosen, optimizers_of
-from ._watch import Watch, after_backward, before_steps
+from ._watch import Used, Watch, after_backward, before_steps
 
 _Segments = List[Tuple[int, int, int]]  # of a bucket: offset in it, begin in the flat vector, count
 _Waiting = List[Tuple[Any, torch.Tensor, _Segments]]  # a future, its bucket, and the bucket's ranges
@@ -39,6 +39,10 @@ def warn_of_clipped_mean(recipe: Recipe, where: str) -> None:
         "compression", stacklevel=3)
 
 
+def _no_reducer() -> None:
+    return None
+
+
 class _Slot:
     """The state of DDP's hook, which torch registers once: the compression that is open now.
 
@@ -46,7 +50,7 @@ class _Slot:
     """
 
     def __init__(self) -> None:
-        self.reducer: Any = None
+        self.reducer: Callable[[], Any] = _no_reducer
         self.compression: Optional["Compression"] = None
 
     def __reduce__(self) -> Any:
@@ -62,6 +66,11 @@ class Compression(NotPickled):
         if not self.job.is_worker:
             raise InvalidError(f"rank {self.job.rank} is a dedicated server: it has no gradients, and "
                                "calls Model.serve() in place of a training loop")
+        group = getattr(ddp, "process_group", None)
+        if group is not None and group.size() != self.job.workers:
+            raise InvalidError(f"sluice.torch.compress: the process group of the model has {group.size()} ranks and the job "
+                               f"{self.job.workers} workers, so it would also exchange with ranks outside of that group: give "
+                               "job=sluice.torch.default_job().split(COLOR, KEY), with an equal COLOR on the ranks of the group")
         if options["uneven"]:
             self._check_uneven(ddp, scaler)
         ignored = getattr(ddp, "parameters_to_ignore", ())
@@ -94,6 +103,7 @@ class Compression(NotPickled):
         self.skipped_steps = 0
         self._watch: Optional[Watch] = None
         self._begin_watching()
+        self._used: Optional[Used] = Used(self.layout.parameters) if getattr(ddp, "find_unused_parameters", False) else None
 
     def _open(self, recipe: Recipe) -> Model:
         """Opens a model whose parameters are those of rank 0."""
@@ -239,6 +249,8 @@ class Compression(NotPickled):
         buffer, segments = bucket.buffer(), self._segments_of(bucket)
         future: Any = torch.futures.Future()
         self._waiting.append((future, buffer, segments))
+        if self._used is not None:
+            self._used.note_others(bucket)
         if self._ranges and self._scaler is None:
             self._push(buffer, segments)
         if bucket.is_last():
@@ -247,7 +259,7 @@ class Compression(NotPickled):
 
     def _finish(self) -> None:
         waiting, self._waiting = self._waiting, []
-        self._note_after_backward()
+        self._call_after_backward()
         if self._scaler is not None and not self._unscaled(waiting):
             return
         if self._mean is not None:
@@ -278,13 +290,15 @@ class Compression(NotPickled):
             self.copied_bytes += buffer.numel() * buffer.element_size()
             future.set_result(self._scaled(buffer))
 
-    def _note_after_backward(self) -> None:
-        if self._watch is not None:
-            self._watch.forget()
-            try:
+    def _call_after_backward(self) -> None:
+        try:
+            if self._watch is not None:
+                self._watch.forget()
                 after_backward(self._watch.note)
-            except RuntimeError:  # in DDP's join(), which calls the hook without a backward
-                pass
+            if self._used is not None:
+                after_backward(self._used.end_of_step())
+        except RuntimeError:  # in DDP's join(), which calls the hook without a backward
+            pass
 
     def _note_skipped(self) -> None:
         self.skipped = self.model.skipped
@@ -387,6 +401,8 @@ class Compression(NotPickled):
         compress() may then be called again, with another recipe.
         """
         self._stop_watching()
+        if self._used is not None:
+            self._used.close()
         self.model.close()
 
     def __enter__(self) -> "Compression":
@@ -409,10 +425,10 @@ def _hook(slot, bucket):  # DDP compares annotations, so there are none
 def _register(ddp: Any, state: Compression) -> None:
     """Makes state the model's compression. Torch takes a hook once for a model."""
     slot = getattr(ddp, "_sluice", None)
-    if slot is None or slot.reducer is not ddp.reducer:
+    if slot is None or slot.reducer() is not ddp.reducer:
         slot = _Slot()
         ddp.register_comm_hook(slot, _hook)
-        slot.reducer, ddp._sluice = ddp.reducer, slot
+        slot.reducer, ddp._sluice = weakref.ref(ddp.reducer), slot  # the reducer owns the slot
     slot.compression = state
 
 

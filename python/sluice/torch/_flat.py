@@ -30,6 +30,8 @@ class Layout:
             if parameter.device.type not in ("cpu", "cuda"):
                 raise InvalidError(f"parameter {name} is on {parameter.device}: move it to the host or "
                                    "to a CUDA device before this call")
+            if not parameter.is_contiguous() and torch.empty_like(parameter, device="meta").stride() != parameter.stride():
+                raise InvalidError(f"parameter {name} is a view with gaps or repeated elements: make it contiguous")
             self.names.append(name)
             self.parameters.append(parameter)
             self.begins.append(self.count)

@@ -119,8 +119,6 @@ class LocalSteps(NotPickled):
             if p.dtype in (torch.float16, torch.bfloat16):
                 raise InvalidError(f"{_NAME}: parameter {name} is of {p.dtype}, and small steps would be lost in it: keep "
                                    "the parameters in float32 and compute with torch.autocast()")
-            if torch.empty_like(p, device="meta").stride() != p.stride():
-                raise InvalidError(f"{_NAME}: parameter {name} is a view with gaps or repeated elements: make it contiguous")
         layout = Layout(trained)
         device = layout.parameters[0].device
         for name, p in zip(layout.names, layout.parameters):

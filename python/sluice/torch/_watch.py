@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Notices that a script makes gradients smaller between a backward and the step, as clipping does.
+"""Notices that a script makes gradients smaller between a backward and the step, as clipping does, and which parameters a
+backward has used.
 
 Torch counts the writes to a tensor, so a step whose gradients were not written costs no comparison of values.
 Called by _ddp.py and _optimizer.py.
 """
+import functools
 import math
-from typing import Any, Callable, List, Tuple
+from typing import Any, Callable, Iterable, List, Set, Tuple
 
 import torch
 
@@ -21,6 +23,49 @@ def after_backward(call: Callable[[], Any]) -> None:
     """Calls it when the current backward has ended and DDP has written its gradients."""
     queue = torch.autograd.Variable._execution_engine.queue_callback
     queue(lambda: queue(call))  # callbacks that DDP itself queues come between
+
+
+class Used:
+    """The parameters that this rank has used, for DistributedDataParallel(find_unused_parameters=True).
+
+    If no rank has used a parameter in a step, DDP drops its mean. With a residual, that mean has values of earlier steps,
+    so they are given to the parameter here.
+    """
+
+    def __init__(self, parameters: Iterable[torch.nn.Parameter]) -> None:
+        self._ids: Set[int] = set()
+        ids = self._ids
+        self._hooks = [p.register_hook(functools.partial(_note_used, ids, id(p))) for p in parameters]
+        self._others: List[Tuple[torch.nn.Parameter, torch.Tensor]] = []
+
+    def note_others(self, bucket: Any) -> None:
+        """Takes the parameters of a bucket that this rank has not used, and the places of their means."""
+        self._others += [(p, mean) for p, mean in zip(bucket.parameters(), bucket.gradients()) if id(p) not in self._ids]
+
+    def end_of_step(self) -> Callable[[], None]:
+        """Forgets the step. Returns what is to be called after the backward, when DDP has written its gradients."""
+        others, self._others = self._others, []
+        self._ids.clear()
+        return functools.partial(_give_means, others)
+
+    def close(self) -> None:
+        for hook in self._hooks:
+            hook.remove()
+
+
+def _note_used(ids: Set[int], of: int, _: torch.Tensor) -> None:
+    ids.add(of)
+
+
+@torch.no_grad()
+def _give_means(pairs: Iterable[Tuple[torch.nn.Parameter, torch.Tensor]]) -> None:
+    for p, mean in pairs:
+        if not mean.any() or (p.grad is not None and torch.equal(p.grad, mean)):  # equal: another rank has used it
+            continue
+        if p.grad is None:
+            p.grad = torch.empty_like(p).copy_(mean)
+        else:
+            p.grad.add_(mean)
 
 
 def _first(grad: torch.Tensor) -> torch.Tensor:
