@@ -153,7 +153,7 @@ class Model:
         return attr, None if start is None else start.address
 
     def _opened(self, handle: ctypes.c_void_p) -> None:
-        self._handle = handle
+        self._handle, self.measures = handle, False
         self._job._models.append(self)
         if self.recipe.get("signal") == "drift" or self.recipe.get("update") == "average":
             self._grad_type = F32  # of the parameters that are pushed
@@ -459,6 +459,7 @@ class Model:
     def measure(self, on: bool = True) -> None:
         """Switches the measuring of compression errors on or off."""
         self._set("SLUICE_MEASURE", on)
+        self.measures = on
 
     def stats(self) -> Dict[str, Any]:
         """The counters of this rank since the model was opened: bytes, elements, and nanoseconds.

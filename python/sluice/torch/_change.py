@@ -58,6 +58,8 @@ def succeed_all(olds: Sequence[Model], open_new: Callable[[], List[Model]]) -> L
     try:
         for old, new in zip(olds, news):
             old.hand_over(new)
+            if old.measures:
+                new.measure()
     except BaseException:
         for new in news:
             new.close()

@@ -48,7 +48,7 @@ class Monitor:
     every: the number of calls of step() between two records. A record reads the residual once, which takes about as long
         as adding two vectors. Between records, step() only counts.
     error: also measures the compression error, in the last step before each record. That step takes longer, and is
-        made on the host if the shards are on a GPU.
+        made on the host if the shards are on a GPU. Not with replicate().
     tensors: also records, for each parameter, residual_norm and, where the ranks exchange gradients for a torch optimizer,
         density_down, the share of coordinates that the last mean contains. Their names begin with tensors/NAME/. Not with
         replicate(). Call step() before the gradients are set to zero.
@@ -71,6 +71,9 @@ class Monitor:
                                "function of a dictionary and the step")
         if tensors and not hasattr(of, "layout"):
             raise InvalidError(f"sluice.torch.Monitor: tensors=True, but {type(of).__name__} does not know the tensors: leave it out")
+        if error and hasattr(of, "_models"):
+            raise InvalidError("sluice.torch.Monitor: error=True, but the modules of replicate() have one error each: leave it out, "
+                               "and call measure() of a sluice.Model")
         self._tensors = tensors
         self._of, self._writer, self._every, self._error, self._out, self._prefix = of, writer, every, error, out, prefix
         self._job = of._job if hasattr(of, "_job") else of.job
@@ -80,6 +83,8 @@ class Monitor:
         self._began = self._since = time.monotonic()
         self._first = self._last = of.stats()
         self._start_once()
+        if error and every == 1:
+            self._measure(True)
 
     # ---- lines ----------------------------------------------------------------------------------
 
@@ -94,11 +99,12 @@ class Monitor:
             self._write(self._start(models))
 
     def _start(self, models: List[Any]) -> str:
+        workers = getattr(self._of, "group", self._job).workers  # of replicate(): the replicas
         count = sum(model.count for model in models)
         recipes = sorted({str(model.recipe) for model in models})
-        push = sum(int(model.recipe.plan_items(model.count, self._job.workers)["push_bytes"]) for model in models)
+        push = sum(int(model.recipe.plan_items(model.count, workers)["push_bytes"]) for model in models)
         ways = [name for name in self._job.transports() if name != "self"]
-        return (f"sluice: {self._job.workers} workers over {' and '.join(ways) or 'no transport'}, {count} parameters: a step "
+        return (f"sluice: {workers} workers over {' and '.join(ways) or 'no transport'}, {count} parameters: a step "
                 f"pushes about {_bytes(push)} per worker, and a dense one {_bytes(4 * count)}; recipe "
                 f"{' | '.join(recipes)}")
 
