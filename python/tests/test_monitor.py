@@ -105,6 +105,22 @@ def tensors(job, _):
     job.close()
 
 
+def errors(job, _):
+    """Each record has the compression error, from the first step on, and if the measured step is the first with a recipe."""
+    sluice.torch.process_group(job)
+    for every, change_after, steps in ((1, 0, [1, 2, 3, 4]), (3, 2, [3]), (2, 2, [2, 4])):
+        ddp, writer = DistributedDataParallel(network()), Writer()
+        optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)
+        with sluice.torch.compress(ddp, SPARSE, job=job) as state:
+            with sluice.torch.Monitor(state, writer, every=every, error=True, lines=False) as monitor:
+                for step in range(4):
+                    if step == change_after:
+                        state.change("up=topk(0.2) down=topk(0.2)")
+                    train(ddp, optimizer, monitor, 1)
+        assert [step for step, _ in writer.of("compression_error")] == steps, (every, writer.rows)
+    job.close()
+
+
 def others(job, _):
     for make in (lambda m: sluice.torch.Optimizer(m, SPARSE, lr=0.1, job=job),
                  lambda m: sluice.torch.LocalSteps(m, torch.optim.SGD(m.parameters(), lr=0.1), "diloco when=every(2)",
@@ -130,6 +146,9 @@ class MonitorTest(unittest.TestCase):
 
     def test_tensors(self):
         ranks.run(2, "tensors").all_well()
+
+    def test_errors(self):
+        ranks.run(2, "errors").all_well()
 
     def test_others(self):
         ranks.run(2, "others").all_well()

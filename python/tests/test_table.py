@@ -5,12 +5,15 @@ Cases of other files are not repeated: launchers, clipping, states of one rank, 
 (test_torch.py), other collectives (test_group.py), momenta (test_named.py) and changed recipes (test_change.py).
 """
 import copy
+import gc
 import io
 import logging
 import os
 import pickle
+import types
 import unittest
 import warnings
+import weakref
 
 import torch
 from torch import nn
@@ -21,8 +24,10 @@ import sluice
 import sluice.torch
 from ranks import refused
 from sluice.torch.integrations import load_part, save_part
+from sluice.torch.integrations.accelerate import compress as compress_accelerated
 
 RANKS = 2
+torch_version = [int(n) for n in torch.__version__.split(".")[:2]]
 DENSE, SPARSE = "up=all down=all", "up=topk(0.2) down=topk(0.4)"
 
 
@@ -228,10 +233,129 @@ def eight_bits(job):
                 f"parameter weight is of {dtype}")
 
 
+def other_group(job):
+    """A model whose process group has some of the ranks, such as those of a pipeline stage."""
+    if torch_version < [2, 1]:
+        return  # new_group() needs all ranks, one group after the other
+    stage = torch.distributed.new_group([job.rank], use_local_synchronization=True)
+    ddp = DistributedDataParallel(network(job.rank), process_group=stage)
+    before = ddp.module[0].weight.detach().clone()
+    refused(lambda: sluice.torch.compress(ddp, DENSE, job=job), "the process group of the model has 1 ranks and the job 2 workers")
+    refused(lambda: sluice.torch.compress(ddp, DENSE), "give job=sluice.torch.default_job().split(COLOR, KEY)")
+    assert torch.equal(ddp.module[0].weight, before), "the parameters were changed"
+    with sluice.torch.compress(ddp, DENSE, job=job.split(job.rank, 0)):
+        step_of(ddp, sgd(ddp), job, 0)
+    alone = network(job.rank)
+    step_of(alone, sgd(alone), job, 0)
+    assert torch.equal(ddp.module[0].weight, alone[0].weight), "other ranks took part"
+
+
+def with_gaps(job):
+    layer = nn.Linear(6, 3)
+    layer.weight = nn.Parameter(layer.weight.detach()[:, :4])
+    wanted = "parameter weight is a view with gaps or repeated elements: make it contiguous"
+    refused(lambda: sluice.torch.compress(DistributedDataParallel(layer), DENSE, job=job), wanted)
+    for options in ({"lr": 0.1}, {"inner": torch.optim.SGD(layer.parameters(), lr=0.1)}):
+        refused(lambda options=options: sluice.torch.Optimizer(layer, DENSE, job=job, **options), wanted)
+
+
+class Two(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Parameter(torch.zeros(40)), nn.Parameter(torch.zeros(40))
+
+    def forward(self, row, with_b):
+        return (self.a * row).sum() + ((self.b * row).sum() if with_b else 0)
+
+
+def unused_parameters(job):
+    """A parameter that no rank uses in a step gets the values of earlier steps that have waited for it, exactly once."""
+    for options in ({}, {"gradient_as_bucket_view": True}):
+        for to_none in (True, False):
+            model = Two()
+            ddp = DistributedDataParallel(model, find_unused_parameters=True, **options)
+            with sluice.torch.compress(ddp, "up=topk(0.05) down=topk(0.1)", job=job) as state:
+                total, wanted = torch.zeros(40), torch.zeros(40)
+                for step in range(120):
+                    rows = [torch.randint(-40, 40, (40,), generator=torch.Generator().manual_seed(2 * step + rank)).float()
+                            for rank in range(RANKS)]
+                    used = [step < 20 and (step % 3 > 0 or rank == 0) for rank in range(RANKS)]
+                    model.zero_grad(set_to_none=to_none)
+                    ddp(rows[job.rank] if step < 20 else torch.zeros(40), used[job.rank]).backward()
+                    total += 0 if model.b.grad is None else model.b.grad
+                    wanted += sum(row for row, one in zip(rows, used) if one) / RANKS if any(used) else 0
+                residual = torch.empty(state.layout.count)
+                state.model.residual(residual)
+                assert not residual.any(), "values still wait"
+                assert torch.equal(total, wanted), (options, to_none, total - wanted)
+
+
+def set_later(job):
+    """Parameters that are set after sluice.torch.Optimizer(lr=) was made, where the library keeps a copy of them."""
+    for dtype, recipe in ((torch.bfloat16, "up=all down=all update=sgd"), (torch.float32, "up=all down=all update=sgd decay=0.1")):
+        layer = nn.Linear(4, 1).to(dtype)
+        start = copy.deepcopy(layer.state_dict())
+        optimizer = sluice.torch.Optimizer(layer, recipe, lr=0.5, job=job)
+        layer.load_state_dict(start if job.rank == 0 else layer.state_dict())  # the same values
+        layer(torch.ones(2, 4, dtype=dtype)).sum().backward()
+        optimizer.step()
+        layer.load_state_dict({name: torch.full_like(value, 5) for name, value in start.items()})
+        refused(optimizer.step, "weight was set after sluice.torch.Optimizer was made")
+        optimizer.close()
+    layer = nn.Linear(4, 1, bias=False)  # without a copy, a step adds to the new values
+    optimizer = sluice.torch.Optimizer(layer, "up=all down=all update=sgd", lr=0.5, job=job)
+    layer.load_state_dict({"weight": torch.full((1, 4), 5.0)})
+    layer(torch.ones(2, 4)).sum().backward()
+    optimizer.step()
+    assert torch.equal(layer.weight, torch.full((1, 4), 4.0)), layer.weight
+    optimizer.close()
+
+
+def failed_backward(job):
+    """After a backward that an exception has ended, the next ones are exchanged."""
+    layer = nn.Linear(4, 1, bias=False)
+    optimizer = sluice.torch.Optimizer(layer, DENSE, inner=sgd(layer), job=job)
+    y = layer(torch.ones(1, 4))
+    y.register_hook(lambda _: [][0])
+    try:
+        (y.sum() + (layer.weight * 2).sum()).backward()
+    except IndexError:
+        pass
+    optimizer.zero_grad()
+    for factor in (1, 2):
+        (factor * (job.rank + 1) * layer(torch.ones(1, 4)).sum()).backward()
+        optimizer.synchronize()
+    optimizer.step()
+    optimizer.verify()
+    optimizer.close()
+
+
+def loss_scale_of_accelerate(job):
+    """compress() gets the accelerator's GradScaler."""
+    accelerator = types.SimpleNamespace(scaler=torch.cuda.amp.GradScaler(enabled=False), register_save_state_pre_hook=id,
+                                        register_load_state_pre_hook=id)
+    with compress_accelerated(accelerator, DistributedDataParallel(network()), DENSE, job=job) as state:
+        assert state._scaler is accelerator.scaler
+
+
+def models_end(job):
+    """A compressed DDP model is freed when the script drops it."""
+    alive = []
+    for _ in range(3):
+        ddp = DistributedDataParallel(network())
+        with sluice.torch.compress(ddp, SPARSE, job=job):
+            step_of(ddp, sgd(ddp), job, 0)
+        alive.append(weakref.ref(ddp.module[0].weight))
+        del ddp
+    gc.collect()
+    assert [one() for one in alive] == [None] * 3, "models are still alive"
+
+
 def rank_works(job, folder):
     sluice.torch.process_group(job)
     for check in (copies, many_models, statistics_of_norm_layers, other_buffers, one_rank_alone, schedules, texts, unfrozen, no_recipe,
-                  eight_bits):
+                  eight_bits, other_group, with_gaps, unused_parameters, set_later, failed_backward, models_end,
+                  loss_scale_of_accelerate):
         print(check.__name__, flush=True)
         check(job)
     unreadable_part(job, folder)

@@ -1272,6 +1272,47 @@ def rank_fsdp_deep(job, folder):
     torch.distributed.destroy_process_group()
 
 
+def rank_fsdp_unopened(job, folder):
+    """A module that had no gradient when the state was saved: it is frozen, or used later."""
+    mesh, saved = fsdp_mesh(job, folder), os.path.join(folder, "unopened")
+
+    def opened(values=None):
+        model = fsdp_blocks(mesh["shard"], 2)
+        model[0].requires_grad_(False)
+        for p, value in zip(model.parameters(), values or ()):
+            p.detach().to_local().copy_(value)
+        return model, sluice.torch.replicate(model, mesh["shard"], SPARSE, job=job)
+
+    def continued(model, state):
+        fsdp_train(job, model, range(2, 3))
+        model[0].requires_grad_(True)
+        ended = fsdp_train(job, model, range(3, 5))
+        assert len(state._models()) == 3
+        state.close()
+        return ended
+
+    model, state = opened()
+    fsdp_train(job, model, range(2))
+    values = [p.detach().to_local().clone() for p in model.parameters()]
+    state.checkpoint(saved)
+    part = {name: value.clone() for name, value in state.state_dict().items()}
+    assert sorted(value.numel() > 0 for value in part.values()) == [False, True, True], part
+    whole = continued(model, state)
+    for load in (lambda state: state.restore(saved), lambda state: state.load_state_dict(part)):
+        model, state = opened(values)
+        load(state)
+        refused(lambda: state.change(DENSE), "the first backward loads the state")
+        for p, wanted in zip(continued(model, state), whole):
+            assert torch.equal(p, wanted), "the resumed run ends with different parameters"
+    refused(lambda: sluice.torch.Monitor(sluice.torch.replicate(fsdp_blocks(mesh["shard"], 1), mesh["shard"], SPARSE, job=job),
+                                         error=True), "the modules of replicate() have one error each")
+    stages = torch.distributed.device_mesh.init_device_mesh("cpu", (2, 2, 1), mesh_dim_names=("stage", "replicate", "shard"))
+    refused(lambda: sluice.torch.replicate(fsdp_blocks(stages["shard"], 1), stages["shard"], SPARSE),
+            "the mesh is part of one with 3 dimensions")
+    job.close()
+    torch.distributed.destroy_process_group()
+
+
 def rank_fsdp_dcp(job, folder):
     """A run that torch.distributed.checkpoint has resumed, before the first backward, ends like an uninterrupted one."""
     import torch.distributed.checkpoint as dcp
@@ -1380,6 +1421,10 @@ class Torch(unittest.TestCase):
     @needs_torch_2_6
     def test_fsdp_and_distributed_checkpoint(self):
         ranks.run(FSDP_RANKS, "rank_fsdp_dcp").all_well()
+
+    @needs_torch_2_6
+    def test_fsdp_unopened(self):
+        ranks.run(FSDP_RANKS, "rank_fsdp_unopened").all_well()
 
     def test_exception_in_a_backward(self):
         (status, said), (status_1, said_1) = ranks.run(RANKS, "rank_stumbles")
