@@ -299,6 +299,15 @@ def set_later(job):
         layer.load_state_dict(start if job.rank == 0 else layer.state_dict())  # the same values
         layer(torch.ones(2, 4, dtype=dtype)).sum().backward()
         optimizer.step()
+        for _ in range(2):  # there is one warning, because the step forgets the writing
+            layer.load_state_dict({name: torch.full_like(value, 5) for name, value in start.items()})
+            with warnings.catch_warnings(record=True) as seen:
+                warnings.simplefilter("always")
+                optimizer.step()
+                optimizer.step()
+            assert ["weight was written since the last step" in str(one.message) for one in seen] == [True], seen
+        optimizer.close()
+        optimizer = sluice.torch.Optimizer(layer, recipe, lr=0.5, job=job)
         layer.load_state_dict({name: torch.full_like(value, 5) for name, value in start.items()})
         refused(optimizer.step, "weight was set after sluice.torch.Optimizer was made")
         optimizer.close()

@@ -22,6 +22,7 @@ from ._group import broadcast, default_job
 from ._named import Momenta, chosen, optimizers_of
 
 
+_UNOPENED = "no-gradient-yet"
 _TOGETHER = 1 << 26  # the most gradients of models that are opened in one call, which copies their parameters
 
 
@@ -71,9 +72,19 @@ class _Piece:
     def folder(self, folder: str) -> str:
         return os.path.join(folder, f"piece{self._owner.color}", f"module{self._index}")
 
-    def unopened(self, folder: str) -> str:
-        """Returns the file that stands for the checkpoint of a module that had no gradient yet."""
-        return os.path.join(self.folder(folder), "no-gradient-yet")
+    def checkpoint(self, folder: str) -> None:
+        """Writes the model, or an empty file if the module has had no gradient yet."""
+        path = self.folder(folder)
+        os.makedirs(path, exist_ok=True)
+        if self.model is not None:
+            self.model.checkpoint(path)
+        elif not os.listdir(path):
+            with open(os.path.join(path, _UNOPENED), "wb"):
+                pass
+
+    def _was_opened(self, folder: str) -> bool:
+        path = self.folder(folder)
+        return not os.path.isdir(path) or os.listdir(path) != [_UNOPENED]
 
     def request(self, like: torch.Tensor, count: int) -> Dict[str, Any]:
         """Returns the arguments of a model for pieces of this type and length."""
@@ -116,7 +127,7 @@ class _Piece:
             return
         start = torch.zeros(piece.numel(), dtype=torch.float32, device=piece.device)
         if restored is not None:
-            if not os.path.exists(self.unopened(restored)):
+            if self._was_opened(restored):
                 model.restore(self.folder(restored), start)
         elif loaded is not None and loaded[self.key].numel():
             model.state_load(bytes_of(loaded[self.key]), start)
@@ -249,16 +260,8 @@ class Replication(NotPickled):
 
     def checkpoint(self, folder: Any) -> None:
         """Writes residuals and counters below folder, which all ranks see. Collective, between steps."""
-        folder = os.fspath(folder)
         for piece in self._pieces:
-            os.makedirs(piece.folder(folder), exist_ok=True)
-            if piece.model is None:
-                with open(piece.unopened(folder), "wb"):
-                    pass
-            else:
-                piece.model.checkpoint(piece.folder(folder))
-                if self.group.rank == 0 and os.path.exists(piece.unopened(folder)):
-                    os.unlink(piece.unopened(folder))
+            piece.checkpoint(os.fspath(folder))
 
     def restore(self, folder: Any) -> None:
         """Makes the first backward restore the checkpoint."""

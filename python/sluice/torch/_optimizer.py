@@ -466,12 +466,19 @@ class Optimizer(NotPickled, torch.optim.Optimizer):
     def _check_unchanged(self) -> None:
         if not self._copied or self._versions == [p._version for p in self.layout.parameters]:
             return
-        now = digests(self.layout.parameters) if self._digests else [-1] * len(self._versions)
+        now = digests(self.layout.parameters) if self._digests else []
         for i, (name, p) in enumerate(zip(self.layout.names, self.layout.parameters)):
-            if p._version != self._versions[i] and now[i] != (self._digests[i] if self._digests else None):
+            if p._version == self._versions[i] or (now and now[i] == self._digests[i]):
+                continue
+            why = ("because the library keeps a copy of parameters of 16 bits, or that have a weight decay: set parameters before "
+                   "the optimizer is made, or load its state, too")
+            if now:
                 raise InvalidError(f"{name} was set after sluice.torch.Optimizer was made, and this step would not begin with the "
-                                   "new value, because the library keeps a copy of parameters of 16 bits, or that have a weight "
-                                   "decay: set parameters before the optimizer is made, or load its state, too")
+                                   f"new value, {why}")
+            # A script may also have set it to other values for an evaluation, and back.
+            warnings.warn(f"{name} was written since the last step of sluice.torch.Optimizer. This step does not begin with a value "
+                          f"other than the one of that step, {why}", stacklevel=4)
+            break
 
     def _check_views(self) -> None:
         start, size = self._flat.data_ptr(), self._flat.element_size()

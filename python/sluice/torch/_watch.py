@@ -40,6 +40,8 @@ class Used:
 
     def note_others(self, bucket: Any) -> None:
         """Takes the parameters of a bucket that this rank has not used, and the places of their means."""
+        if bucket.index() == 0:
+            self._others = []  # of a backward that an exception ended
         self._others += [(p, mean) for p, mean in zip(bucket.parameters(), bucket.gradients()) if id(p) not in self._ids]
 
     def end_of_step(self) -> Callable[[], None]:
