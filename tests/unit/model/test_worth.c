@@ -268,6 +268,7 @@ static void hear_verdict(sluice_job *job, int rank, void *argument)
 
 TEST(job__compression_costs_more_than_it_saves__said_once_by_one_rank)
 {
+	unsetenv("SLUICE_ADVICE");
 	run_in_job(2, hear_verdict, &(struct hearing){ "up=topk(0.01) down=topk(0.05)", 2, 0 });
 	run_in_job(3, hear_verdict,
 		   &(struct hearing){ "up=topk(0.01) down=topk(0.05) warmup=5", 3, 0 });
