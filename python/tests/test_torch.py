@@ -1283,6 +1283,27 @@ def rank_fsdp_unopened(job, folder):
             p.detach().to_local().copy_(value)
         return model, sluice.torch.replicate(model, mesh["shard"], SPARSE, job=job)
 
+    def passed_on():
+        """The second block has a state and is frozen when the run is resumed, and its state is saved once more."""
+        copied = saved + "2"
+        for load, save, again in ((lambda s: s.restore(saved), lambda s: s.checkpoint(copied), lambda s, _: s.restore(copied)),
+                                  (lambda s: s.load_state_dict(part), lambda s: s.state_dict(), lambda s, d: s.load_state_dict(d))):
+            model, state = opened(values)
+            load(state)
+            model[1].requires_grad_(False)
+            fsdp_train(job, model, range(2, 3))
+            refused(lambda: state.change(DENSE), "make a step with all modules")
+            kept = save(state)
+            if kept is not None:
+                key = f"rank{job.rank}.module1"
+                assert torch.equal(kept[key], part[key]), "the state that waits was not passed on"
+            state.close()
+            model, state = opened(values)
+            again(state, kept)
+            fsdp_train(job, model, range(2, 3))
+            assert len(state._models()) == 2
+            state.close()
+
     def continued(model, state):
         fsdp_train(job, model, range(2, 3))
         model[0].requires_grad_(True)
@@ -1304,6 +1325,7 @@ def rank_fsdp_unopened(job, folder):
         refused(lambda: state.change(DENSE), "the first backward loads the state")
         for p, wanted in zip(continued(model, state), whole):
             assert torch.equal(p, wanted), "the resumed run ends with different parameters"
+    passed_on()
     refused(lambda: sluice.torch.Monitor(sluice.torch.replicate(fsdp_blocks(mesh["shard"], 1), mesh["shard"], SPARSE, job=job),
                                          error=True), "the modules of replicate() have one error each")
     stages = torch.distributed.device_mesh.init_device_mesh("cpu", (2, 2, 1), mesh_dim_names=("stage", "replicate", "shard"))

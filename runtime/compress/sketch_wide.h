@@ -131,7 +131,7 @@ FOR_WIDE void medians_of(float (*cells)[SKETCH_RUN], const uint32_t rows, const 
 	for (size_t i = 0; i < n; i += NARROW) {
 		floats v[SKETCH_ROWS_MAX];
 
-#pragma GCC unroll 8 /* unrolled in this way, v stays in registers if the compiler knows rows */
+#pragma GCC unroll 8 /* once unrolled, v stays in registers if rows is constant */
 		for (uint32_t r = 0; r < rows; r++)
 			v[r] = (floats)(load_ints(cells[r] + i) ^ row_signs(sign + i, r));
 #pragma GCC unroll 8

@@ -7,6 +7,7 @@ hook of each module pushes and pulls in a model of that group. The first hook op
 pieces of the length that the parameters promise.
 """
 import os
+import shutil
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple, Union
 
 import torch
@@ -73,8 +74,15 @@ class _Piece:
         return os.path.join(folder, f"piece{self._owner.color}", f"module{self._index}")
 
     def checkpoint(self, folder: str) -> None:
-        """Writes the model, or an empty file if the module has had no gradient yet."""
-        path = self.folder(folder)
+        """Writes the model, or an empty file if the module has had no gradient yet. Passes on a state that waits."""
+        path, restored = self.folder(folder), self._owner.restored
+        if self.model is None and self.waits():
+            if restored is None:
+                raise InvalidError(f"Replication.checkpoint: {self._name or 'the model'} has had no gradient since its state was "
+                                   "loaded from bytes, so its state is not in a model: save state_dict()")
+            if self._owner.group.rank == 0 and os.path.abspath(restored) != os.path.abspath(folder):
+                shutil.copytree(self.folder(restored), path, dirs_exist_ok=True)
+            return
         os.makedirs(path, exist_ok=True)
         if self.model is not None:
             self.model.checkpoint(path)
@@ -82,9 +90,24 @@ class _Piece:
             with open(os.path.join(path, _UNOPENED), "wb"):
                 pass
 
-    def _was_opened(self, folder: str) -> bool:
-        path = self.folder(folder)
-        return not os.path.isdir(path) or os.listdir(path) != [_UNOPENED]
+    def part(self, save: Callable[[Model], bytearray]) -> torch.Tensor:
+        """Returns the state: empty if the module has had no gradient yet. Passes on a state that waits."""
+        if self.model is not None:
+            return torch.frombuffer(save(self.model), dtype=torch.uint8)
+        if self.waits() and self._owner.loaded is None:
+            raise InvalidError(f"Replication.state_dict: {self._name or 'the model'} has had no gradient since restore(), so its "
+                               "state is not in a model: save it with checkpoint()")
+        return torch.empty(0, dtype=torch.uint8) if self._owner.loaded is None else self._owner.loaded[self.key]
+
+    def waits(self) -> bool:
+        """Returns whether the first gradient of this module loads a state."""
+        restored, loaded = self._owner.restored, self._owner.loaded
+        if self.model is not None:
+            return False
+        if restored is not None:
+            path = self.folder(restored)
+            return not os.path.isdir(path) or os.listdir(path) != [_UNOPENED]
+        return loaded is not None and loaded[self.key].numel() > 0
 
     def request(self, like: torch.Tensor, count: int) -> Dict[str, Any]:
         """Returns the arguments of a model for pieces of this type and length."""
@@ -123,13 +146,10 @@ class _Piece:
     def _load(self, model: Model, piece: torch.Tensor) -> None:
         """Gives a model the state that restore() or load_state_dict() has chosen."""
         restored, loaded = self._owner.restored, self._owner.loaded
-        if restored is None and loaded is None:
-            return
         start = torch.zeros(piece.numel(), dtype=torch.float32, device=piece.device)
         if restored is not None:
-            if self._was_opened(restored):
-                model.restore(self.folder(restored), start)
-        elif loaded is not None and loaded[self.key].numel():
+            model.restore(self.folder(restored), start)
+        elif loaded is not None:
             model.state_load(bytes_of(loaded[self.key]), start)
 
     def request_again(self) -> Dict[str, Any]:
@@ -146,8 +166,10 @@ class _Piece:
 
     def __call__(self, piece: torch.Tensor) -> None:
         if self.model is None:
-            self.model = self._open(piece)
-            self._load(self.model, piece)
+            model = self._open(piece)
+            if self.waits():
+                self._load(model, piece)
+            self.model = model
         self._owner.before(self)
         self.model.push(piece)
         if self._mean is None:
@@ -222,9 +244,9 @@ class Replication(NotPickled):
     def change(self, recipe: Union[str, Recipe]) -> None:
         """Continues with another recipe, as Compression.change() does. Collective over all ranks, between two steps."""
         what = "Replication.change"
-        if (self.restored is not None or self.loaded is not None) and not self._models():
+        if any(piece.waits() for piece in self._pieces):
             raise InvalidError(f"{what}: the first backward loads the state, with the recipe that it was saved with: make a step "
-                               "before this call")
+                               "with all modules before this call")
         count = sum(tensor.numel() for _, tensor in self._locals())
         wanted = wanted_recipe(self.job, recipe, count, self.group.workers, self.options["steps_per_epoch"], None, what)
         old, self.recipe = self.recipe, wanted
@@ -283,9 +305,7 @@ class Replication(NotPickled):
         if not self._models():
             raise InvalidError("Replication.state_dict: no step was made yet, so there is no state: call it "
                                "after a backward")
-        nothing = torch.empty(0, dtype=torch.uint8)  # of a module that had no gradient yet
-        return {piece.key: nothing if piece.model is None else torch.frombuffer(save(piece.model), dtype=torch.uint8)
-                for piece in self._pieces}
+        return {piece.key: piece.part(save) for piece in self._pieces}
 
     def empty_state_dict(self, metadata: Any) -> Dict[str, torch.Tensor]:
         """Tensors of the sizes in a checkpoint of torch.distributed.checkpoint, to load into before the first backward.

@@ -45,7 +45,7 @@ class Used:
         self._others += [(p, mean) for p, mean in zip(bucket.parameters(), bucket.gradients()) if id(p) not in self._ids]
 
     def end_of_step(self) -> Callable[[], None]:
-        """Forgets the step. Returns what is to be called after the backward, when DDP has written its gradients."""
+        """Forgets the step. Returns a function for after_backward(), which gives the means to the parameters."""
         others, self._others = self._others, []
         self._ids.clear()
         return functools.partial(_give_means, others)
