@@ -224,6 +224,41 @@ uint32_t crc32c(uint32_t crc, const void *bytes, size_t n)
 	return crc32c_portable(crc, bytes, n);
 }
 
+/* Multiplies two polynomials modulo that of the CRC. The highest bit is the coefficient of x^0. */
+static uint32_t product(uint32_t a, uint32_t b)
+{
+	uint32_t sum = 0;
+
+	for (; a; a <<= 1) {
+		sum ^= a >> 31 ? b : 0;
+		b = (b >> 1) ^ (b & 1 ? reflected_polynomial : 0);
+	}
+	return sum;
+}
+
+/* Multiplies a remainder by x^(8 n), as n bytes do that follow. */
+static uint32_t moved(uint32_t remainder, uint64_t n)
+{
+	uint32_t power = 1u << 23; /* x^8 */
+
+	for (; n; n >>= 1) {
+		if (n & 1)
+			remainder = product(power, remainder);
+		power = product(power, power);
+	}
+	return remainder;
+}
+
+/* The two inversions of a CRC cancel out between two parts. */
+uint32_t crc32c_of_parts(const struct crc_part *part, unsigned n)
+{
+	uint32_t crc = part[0].crc;
+
+	for (unsigned i = 1; i < n; i++)
+		crc = moved(crc, part[i].bytes) ^ part[i].crc;
+	return crc;
+}
+
 /* ---- digest ---------------------------------------------------------------------------------
  * Words w0, w1, ... are the little-endian 8-byte groups, the last block of four padded with zeros.
  * Word i goes to lane i mod 4: lane = rotl((lane ^ w) * ODD, 27) + ADD. Each of these steps, and

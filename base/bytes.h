@@ -64,6 +64,13 @@ static inline double bits_double(uint64_t u)
 uint32_t crc32c(uint32_t crc, const void *bytes, size_t n);
 /* The table version. crc32c() falls back to it, and tests compare crc32c() with it. */
 uint32_t crc32c_portable(uint32_t crc, const void *bytes, size_t n);
+/* The CRC of a part of some data, and the part's length. crc32c_of_parts() returns the CRC of the
+ * data from those of its n parts. */
+struct crc_part {
+	uint32_t crc;
+	uint64_t bytes;
+};
+uint32_t crc32c_of_parts(const struct crc_part *part, unsigned n);
 /* Returns a 64-bit hash that is the same on every machine and at every alignment. Two buffers of
  * equal length that differ only within one aligned group of 8 bytes never have the same digest. It
  * is not suitable for secrets. */

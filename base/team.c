@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See team.h. Runs are numbered. A helper wakes up when the number differs from that of its
- * last run. */
+ * See team.h. The calls of a run are handed out in order, to whichever thread is free. A thread
+ * that finds no call polls for a while, so that it takes part in the next run of the same step
+ * without being woken up, and then sleeps. */
 #include "base/team.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/thread.h"
 #include "sluice.h"
@@ -17,12 +19,17 @@ struct helper {
 	unsigned worker;
 };
 
+/* POLL_NS: how long a thread polls. */
+enum { POLL_NS = 50000, POLLS = 32 };
+
 struct team {
 	pthread_mutex_t lock;
 	pthread_cond_t wake, done;
-	unsigned long run;
-	unsigned busy; /* number of helpers that have not finished this run */
-	int leave;
+	/* The run: the next call to hand out, the number of calls, and how many are being made. */
+	unsigned next, end;
+	atomic_uint busy;
+	atomic_uint runs; /* number of runs so far */
+	atomic_int leave;
 	team_work_fn *work;
 	void *context;
 	pid_t process;
@@ -30,27 +37,60 @@ struct team {
 	size_t memory;
 	char *memories; /* of all workers */
 	unsigned workers, started;
-	struct helper helper[]; /* [0] is the caller of a run, and has no thread */
+	pthread_t thread[]; /* [0] is not used, because the caller is a worker */
 };
+
+static void pause_shortly(void)
+{
+#if defined(__x86_64__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("yield");
+#endif
+}
+
+/* Polls until *what is not `from` anymore. Gives up after a while. */
+static void poll_for_change(const atomic_uint *what, unsigned from)
+{
+	const uint64_t until = now_ns() + POLL_NS;
+
+	while (now_ns() < until)
+		for (unsigned i = 0; i < POLLS; i++) {
+			if (atomic_load_explicit(what, memory_order_relaxed) != from)
+				return;
+			pause_shortly();
+		}
+}
+
+/* Makes calls until all are handed out. The lock is held, except during a call. */
+static void make_calls(struct team *team)
+{
+	while (team->next < team->end) {
+		const unsigned call = team->next++;
+
+		atomic_fetch_add(&team->busy, 1);
+		pthread_mutex_unlock(&team->lock);
+		team->work(team->context, call);
+		pthread_mutex_lock(&team->lock);
+		if (atomic_fetch_sub(&team->busy, 1) == 1)
+			pthread_cond_signal(&team->done);
+	}
+}
 
 static void *help(void *argument)
 {
-	struct helper *h = argument;
-	struct team *team = h->team;
-	unsigned long last = 0;
+	struct team *team = argument;
 
 	pthread_mutex_lock(&team->lock);
-	for (;;) {
-		while (team->run == last && !team->leave)
-			pthread_cond_wait(&team->wake, &team->lock);
-		if (team->leave)
-			break;
-		last = team->run;
+	while (!team->leave) {
+		make_calls(team);
+		const unsigned runs = team->runs;
+
 		pthread_mutex_unlock(&team->lock);
-		team->work(team->context, h->worker);
+		poll_for_change(&team->runs, runs);
 		pthread_mutex_lock(&team->lock);
-		if (--team->busy == 0)
-			pthread_cond_signal(&team->done);
+		while (team->runs == runs && !team->leave)
+			pthread_cond_wait(&team->wake, &team->lock);
 	}
 	pthread_mutex_unlock(&team->lock);
 	return NULL;
@@ -58,7 +98,7 @@ static void *help(void *argument)
 
 int team_open(unsigned threads, size_t memory, struct team **out)
 {
-	struct team *team = calloc(1, sizeof(*team) + threads * sizeof(*team->helper));
+	struct team *team = calloc(1, sizeof(*team) + threads * sizeof(*team->thread));
 	int rc = 0;
 
 	if (team)
@@ -73,14 +113,9 @@ int team_open(unsigned threads, size_t memory, struct team **out)
 	pthread_mutex_init(&team->lock, NULL);
 	pthread_cond_init(&team->wake, NULL);
 	pthread_cond_init(&team->done, NULL);
-	for (unsigned i = 0; i < threads && !rc; i++) {
-		struct helper *h = &team->helper[i];
-
-		h->team = team;
-		h->worker = i;
-		if (i)
-			rc = thread_start(&h->thread, help, h);
-		team->started += i && !rc;
+	for (unsigned i = 1; i < threads && !rc; i++) {
+		rc = thread_start(&team->thread[i], help, team);
+		team->started += !rc;
 	}
 	if (rc) {
 		team_close(&team);
@@ -101,10 +136,11 @@ void team_close(struct team **team_in)
 	if (team->process == getpid()) {
 		pthread_mutex_lock(&team->lock);
 		team->leave = 1;
+		team->runs++; /* ends the polls */
 		pthread_cond_broadcast(&team->wake);
 		pthread_mutex_unlock(&team->lock);
 		for (unsigned i = 1; i <= team->started; i++)
-			pthread_join(team->helper[i].thread, NULL);
+			pthread_join(team->thread[i], NULL);
 		pthread_cond_destroy(&team->done);
 		pthread_cond_destroy(&team->wake);
 		pthread_mutex_destroy(&team->lock);
@@ -137,18 +173,74 @@ void team_give_back(struct team *team)
 	atomic_store(&team->taken, 0);
 }
 
-void team_run(struct team *team, team_work_fn *work, void *context)
+static void run(struct team *team, unsigned calls, team_work_fn *work, void *context)
 {
 	pthread_mutex_lock(&team->lock);
 	team->work = work;
 	team->context = context;
-	team->busy = team->started;
-	team->run++;
+	team->next = 0;
+	team->end = calls;
+	team->runs++;
 	pthread_cond_broadcast(&team->wake);
+	make_calls(team);
+	const unsigned busy = team->busy;
+
 	pthread_mutex_unlock(&team->lock);
-	work(context, 0);
+	if (busy)
+		poll_for_change(&team->busy, busy);
 	pthread_mutex_lock(&team->lock);
 	while (team->busy)
 		pthread_cond_wait(&team->done, &team->lock);
 	pthread_mutex_unlock(&team->lock);
+}
+
+void team_run(struct team *team, team_work_fn *work, void *context)
+{
+	run(team, team->workers, work, context);
+}
+
+/* ---- loops ------------------------------------------------------------------- */
+
+struct loop {
+	team_part_fn *work;
+	void *context;
+	uint64_t n, unit;
+	unsigned parts;
+};
+
+static uint64_t part_begin(const struct loop *l, unsigned part)
+{
+	const uint64_t units = (l->n + l->unit - 1) / l->unit, begin = units * part / l->parts;
+
+	return begin * l->unit < l->n ? begin * l->unit : l->n;
+}
+
+static void part_work(void *context, unsigned part)
+{
+	const struct loop *l = context;
+
+	l->work(l->context, part, part_begin(l, part), part_begin(l, part + 1));
+}
+
+unsigned team_parts(const struct team *team)
+{
+	const unsigned threads = team ? team->workers : 1;
+
+	return threads < TEAM_PARTS ? threads : TEAM_PARTS;
+}
+
+unsigned team_split(struct team *team, uint64_t n, uint64_t unit, team_part_fn *work, void *context)
+{
+	const uint64_t least = unit > TEAM_LEAST ? unit : TEAM_LEAST;
+	struct loop loop = { work, context, n, unit, team_parts(team) };
+
+	if (n / least < loop.parts)
+		loop.parts = (unsigned)(n / least);
+	if (loop.parts < 2 || !team_take(team)) {
+		work(context, 0, 0, n);
+		return 1;
+	}
+	run(team, loop.parts, part_work, &loop);
+	team_give_back(team);
+	return loop.parts;
 }

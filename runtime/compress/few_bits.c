@@ -4,6 +4,7 @@
  * handles the type round, whose codes are wider. */
 #include "few_bits.h"
 #include "base/bytes.h"
+#include "base/team.h"
 #include "bit_pack.h"
 #include "few_bits_round.h"
 #include "few_bits_rules.h"
@@ -257,9 +258,9 @@ static uint8_t *block_encode(const struct value_coding *c, const struct uniform_
 }
 
 static size_t uniform_encode(const struct value_coding *c, const float *v, size_t n,
-			     const struct rounding *rounding, uint8_t *out, float *decoded)
+			     const struct rounding *rounding, uint8_t *steps, uint8_t *bits,
+			     float *decoded)
 {
-	uint8_t *steps = out, *bits = out + blocks_of(c, n) * SCALE_BYTES;
 	const uint8_t *end = bits + bits_bytes(n, c->bits);
 	struct numbers numbers = { .rounding = rounding };
 	struct uniform_scale scales[BLOCKS_AHEAD];
@@ -368,10 +369,9 @@ static void block_close(enum value_type type, size_t n, struct blocks *blocks, s
 	blocks->word[b] = word;
 }
 
-static size_t levels_encode(const struct value_coding *c, const float *v, size_t n, uint8_t *out,
-			    float *decoded)
+static size_t levels_encode(const struct value_coding *c, const float *v, size_t n, uint8_t *words,
+			    uint8_t *bits, float *decoded)
 {
-	uint8_t *words = out, *bits = out + blocks_of(c, n) * SCALE_BYTES;
 	const uint8_t *end = bits + bits_bytes(n, c->bits);
 	struct blocks blocks;
 
@@ -435,12 +435,11 @@ static int block_read(const struct value_coding *c, uint32_t word, struct block 
 	       !signbit(b->step);
 }
 
-static int blocks_decode(const struct value_coding *c, const uint8_t *in, size_t n, float *v,
-			 const char **why)
+static int blocks_decode(const struct value_coding *c, const uint8_t *words, const uint8_t *bits,
+			 size_t n, float *v, const char **why)
 {
 	const struct value_kernels *k = value_kernels();
-	const uint8_t *bits = in + blocks_of(c, n) * SCALE_BYTES,
-		      *end = bits + bits_bytes(n, c->bits);
+	const uint8_t *end = bits + bits_bytes(n, c->bits);
 	uint8_t codes[PIECE];
 	float last[PIECE], *to;
 	struct block b = { 0 };
@@ -451,7 +450,7 @@ static int blocks_decode(const struct value_coding *c, const uint8_t *in, size_t
 		left = left < n - at ? left : n - at;
 		here = left < PIECE ? left : PIECE;
 		if (at % c->block == 0 &&
-		    !block_read(c, get_le32(in + at / c->block * SCALE_BYTES), &b))
+		    !block_read(c, get_le32(words + at / c->block * SCALE_BYTES), &b))
 			return refuse_coding(why, c->type == VALUE_UNIFORM ?
 							  "the step of a block is negative or not "
 							  "finite" :
@@ -539,35 +538,121 @@ static int grid_decode(unsigned width_bits, float range, const uint8_t *in, size
 
 /* ---- all ---- */
 
-size_t few_bits_encode(const struct value_coding *c, float scale, const float *v, size_t n,
-		       const struct rounding *rounding, uint8_t *out, float *decoded)
+/* Where the words of the blocks and the codes of a message are, from value `at` on. */
+struct place {
+	uint64_t words, codes;
+};
+
+static struct place place_of(const struct value_coding *c, uint64_t n, uint64_t at)
 {
+	if (!c->block)
+		return (struct place){ 0, bits_bytes(at, c->bits) };
+	return (struct place){ at / c->block * SCALE_BYTES,
+			       blocks_of(c, n) * SCALE_BYTES + bits_bytes(at, c->bits) };
+}
+
+/* Returns the number of values at whose multiples parts begin: whole blocks, and whole pieces of
+ * the types without blocks. Their codes take whole bytes. */
+static uint64_t unit_of(const struct value_coding *c)
+{
+	return c->block ? c->block : PIECE;
+}
+
+struct encoding {
+	const struct value_coding *c;
+	float scale;
+	const float *v;
+	size_t n;
+	const struct rounding *rounding;
+	uint8_t *out;
+	float *decoded;
+	size_t bad[TEAM_PARTS]; /* the part's first value that is not finite; n if there is none */
+};
+
+static size_t encode(const struct encoding *e, const struct rounding *rounding, uint64_t begin,
+		     size_t n)
+{
+	const struct value_coding *c = e->c;
+	const struct place at = place_of(c, e->n, begin);
+	const float *v = e->v + begin;
+	float *decoded = e->decoded + begin;
+	uint8_t *words = e->out + at.words, *codes = e->out + at.codes;
+
 	switch (c->type) {
-	case VALUE_UNIFORM: return uniform_encode(c, v, n, rounding, out, decoded);
-	case VALUE_GRID: return grid_encode(c->bits, scale, v, n, out, decoded);
-	case VALUE_ROUND: return round_encode(c->bits, scale, v, n, out, decoded);
+	case VALUE_UNIFORM: return uniform_encode(c, v, n, rounding, words, codes, decoded);
+	case VALUE_GRID: return grid_encode(c->bits, e->scale, v, n, codes, decoded);
+	case VALUE_ROUND: return round_encode(c->bits, e->scale, v, n, codes, decoded);
 	case VALUE_TWOMEANS:
-	case VALUE_E3M0: return levels_encode(c, v, n, out, decoded);
+	case VALUE_E3M0: return levels_encode(c, v, n, words, codes, decoded);
 	default: return n;
 	}
 }
 
-int few_bits_decode(const struct value_coding *c, float scale, const uint8_t *in, size_t n,
-		    float *v, const char **why)
+static void encode_part(void *context, unsigned part, uint64_t begin, uint64_t end)
 {
-	const char *wrong;
-	int good = 0;
+	struct encoding *e = context;
+	const struct rounding *all = e->rounding;
+	const uint32_t *index = all->index ? all->index + begin : NULL;
+	const struct rounding own = { all->stream, all->first + (index ? 0 : begin), index };
 
+	const size_t finite = encode(e, &own, begin, end - begin);
+
+	e->bad[part] = finite < end - begin ? begin + finite : e->n;
+}
+
+size_t few_bits_encode(struct team *team, const struct value_coding *c, float scale, const float *v,
+		       size_t n, const struct rounding *rounding, uint8_t *out, float *decoded)
+{
+	struct encoding e = { c, scale, v, n, rounding, out, decoded, { 0 } };
+	const unsigned parts = team_split(team, n, unit_of(c), encode_part, &e);
+	size_t bad = n;
+
+	for (unsigned i = 0; i < parts && bad == n; i++)
+		bad = e.bad[i];
+	return bad;
+}
+
+struct decoding {
+	const struct value_coding *c;
+	float scale;
+	const uint8_t *in;
+	size_t n;
+	float *v;
+	const char *wrong[TEAM_PARTS]; /* the reason why the part is refused, or NULL */
+};
+
+static void decode_part(void *context, unsigned part, uint64_t begin, uint64_t end)
+{
+	struct decoding *d = context;
+	const struct value_coding *c = d->c;
+	const struct place at = place_of(c, d->n, begin);
+	const uint8_t *words = d->in + at.words, *codes = d->in + at.codes;
+	const size_t n = end - begin;
+	const char **why = &d->wrong[part];
+	float *v = d->v + begin;
+
+	*why = NULL;
 	switch (c->type) {
 	case VALUE_UNIFORM:
 	case VALUE_TWOMEANS:
-	case VALUE_E3M0: good = blocks_decode(c, in, n, v, why); break;
-	case VALUE_GRID: good = grid_decode(c->bits, scale, in, n, v, why); break;
-	case VALUE_ROUND:
-		wrong = round_decode(c->bits, scale, in, n, v);
-		good = wrong ? refuse_coding(why, wrong) : 1;
-		break;
-	default: break;
+	case VALUE_E3M0: blocks_decode(c, words, codes, n, v, why); break;
+	case VALUE_GRID: grid_decode(c->bits, d->scale, codes, n, v, why); break;
+	case VALUE_ROUND: *why = round_decode(c->bits, d->scale, codes, n, v); break;
+	default: *why = "no such value type"; break;
 	}
-	return good ? 0 : SLUICE_EWIRE;
+}
+
+int few_bits_decode(struct team *team, const struct value_coding *c, float scale, const uint8_t *in,
+		    size_t n, float *v, const char **why)
+{
+	struct decoding d = { c, scale, in, n, v, { NULL } };
+	struct team *helpers = c->type == VALUE_ROUND ? NULL : team; /* it compares all codes */
+	const unsigned parts = team_split(helpers, n, unit_of(c), decode_part, &d);
+
+	for (unsigned i = 0; i < parts; i++)
+		if (d.wrong[i]) {
+			*why = d.wrong[i];
+			return SLUICE_EWIRE;
+		}
+	return 0;
 }

@@ -6,6 +6,7 @@
 #include "message.h"
 #include "base/bytes.h"
 #include "base/error.h"
+#include "base/team.h"
 #include "choose.h"
 #include "index_coding.h"
 #include "message_rules.h"
@@ -17,6 +18,8 @@
 #include <stdio.h>
 
 enum { MAGIC = 0x31434c53, PAYLOAD_CRC_OFFSET = 80, HEADER_CRC_OFFSET = 92, COPY_STEP = 16384 };
+/* Parts of the values begin at multiples of this number. */
+enum { PUT_UNIT = 4096 };
 
 /* Returns the length of the values of `count` coordinates. A support has no values. */
 static uint64_t section_of(const struct message *m, uint32_t count)
@@ -179,39 +182,112 @@ static int scatter(struct message *m, const uint32_t *index, const float *value,
 	return 1;
 }
 
-/* Writes the values and continues the checksum over them and their padding, piece by piece while
- * they are in the cache. The padding is already zero. If a value is not finite, returns 0 and sets
- * m->bad to its index. */
-static int values_put(struct message *m, const float *value, float *decoded, uint8_t *out,
-		      uint32_t *crc)
-{
-	const size_t width = value_bytes(m->values.type), piece = COPY_STEP / sizeof(*value);
-	const uint64_t padding = section_of_values(m->count, &m->values) - width * m->count;
+/* Bytes that threads copy and check part by part. */
+struct copying {
+	uint8_t *to;
+	const uint8_t *from;
+	struct crc_part crc[TEAM_PARTS];
+};
 
-	for (size_t i = 0, n; i < m->count; i += n, out += width * n) {
-		n = m->count - i < piece ? m->count - i : piece;
-		if (!all_finite(m, value, i, n))
-			return 0;
-		values_encode(m->values.type, m->scale, value + i, n, out, decoded + i);
-		*crc = crc32c(*crc, out, width * n);
-	}
-	*crc = crc32c(*crc, out, padding);
-	return 1;
+/* Copies bytes that a peer may be changing. The barrier prevents the compiler from reading a byte
+ * from its source a second time. Bytes in private memory are not copied. */
+static void copy_from_peer(uint8_t *to, const uint8_t *from, size_t n)
+{
+	if (to != from)
+		memcpy(to, from, n);
+	__asm__ volatile("" : : "r"(to), "r"(from) : "memory");
 }
 
-static int few_bits_put(struct message *m, const uint32_t *index, const float *value,
-			float *decoded, uint8_t *out, uint32_t *crc)
+static void copy_part(void *context, unsigned part, uint64_t begin, uint64_t end)
+{
+	struct copying *c = context;
+	uint32_t crc = 0;
+
+	for (uint64_t at = begin, n; at < end; at += n) {
+		n = end - at < COPY_STEP ? end - at : COPY_STEP;
+		copy_from_peer(c->to + at, c->from + at, n);
+		crc = crc32c(crc, c->to + at, n); /* the piece is still in the cache */
+	}
+	c->crc[part] = (struct crc_part){ crc, end - begin };
+}
+
+/* Copies n bytes and returns the CRC of the copy. to may be the same memory as from, which is then
+ * not copied. */
+static uint32_t copy_checked(struct team *team, uint8_t *to, const uint8_t *from, uint64_t n)
+{
+	struct copying c = { .to = to, .from = from };
+	const unsigned parts = team_split(team, n, COPY_STEP, copy_part, &c);
+
+	return crc32c_of_parts(c.crc, parts);
+}
+
+/* Values that threads write part by part, each piece and its checksum while it is in the cache. */
+struct putting {
+	const struct message *m;
+	const float *value;
+	float *decoded;
+	uint8_t *out;
+	uint32_t bad[TEAM_PARTS]; /* the part's first value that is not finite, or m->count */
+	struct crc_part crc[TEAM_PARTS];
+};
+
+static void put_part(void *context, unsigned part, uint64_t begin, uint64_t end)
+{
+	struct putting *p = context;
+	const struct value_coding *values = &p->m->values;
+	const size_t width = value_bytes(values->type), piece = COPY_STEP / sizeof(*p->value);
+	uint32_t crc = 0;
+
+	p->bad[part] = p->m->count;
+	for (uint64_t i = begin, n; i < end; i += n) {
+		n = end - i < piece ? end - i : piece;
+		const size_t finite = first_nonfinite(p->value + i, n);
+
+		if (finite < n) {
+			p->bad[part] = (uint32_t)(i + finite);
+			break;
+		}
+		values_encode(values->type, p->m->scale, p->value + i, n, p->out + width * i,
+			      p->decoded + i);
+		crc = crc32c(crc, p->out + width * i, width * n);
+	}
+	p->crc[part] = (struct crc_part){ crc, (end - begin) * width };
+}
+
+/* Writes the values. Returns the CRC of the message from those before them and from their padding,
+ * which is already zero. If a value is not finite, m->bad becomes its index, otherwise m->count. */
+static uint32_t values_put(struct team *team, struct message *m, const float *value, float *decoded,
+			   uint8_t *out, uint32_t crc)
+{
+	struct putting p = { .m = m, .value = value, .decoded = decoded, .out = out };
+	const uint64_t bytes = value_bytes(m->values.type) * (uint64_t)m->count;
+	const unsigned parts = team_split(team, m->count, PUT_UNIT, put_part, &p);
+	const struct crc_part joined[] = { { crc, 0 }, { crc32c_of_parts(p.crc, parts), bytes } };
+
+	m->bad = m->count;
+	for (unsigned i = 0; i < parts && m->bad == m->count; i++)
+		m->bad = p.bad[i];
+	return crc32c(crc32c_of_parts(joined, 2), out + bytes,
+		      section_of_values(m->count, &m->values) - bytes);
+}
+
+/* As values_put(), for values in few bits. */
+static uint32_t few_bits_put(struct team *team, struct message *m, const uint32_t *index,
+			     const float *value, float *decoded, uint8_t *out, uint32_t crc)
 {
 	const struct rounding rounding = { m->stream, m->first, index };
+	const uint64_t bytes = section_of_values(m->count, &m->values);
 
-	m->bad = (uint32_t)few_bits_encode(&m->values, m->scale, value, m->count, &rounding, out,
-					   decoded);
-	*crc = crc32c(*crc, out, section_of_values(m->count, &m->values));
-	return m->bad == m->count;
+	m->bad = (uint32_t)few_bits_encode(team, &m->values, m->scale, value, m->count, &rounding,
+					   out, decoded);
+	const struct crc_part joined[] = { { crc, 0 },
+					   { copy_checked(team, out, out, bytes), bytes } };
+
+	return crc32c_of_parts(joined, 2);
 }
 
-size_t message_encode(struct message *m, const uint32_t *index, const float *value, float *decoded,
-		      uint8_t *out, size_t cap)
+size_t message_encode(struct team *team, struct message *m, const uint32_t *index,
+		      const float *value, float *decoded, uint8_t *out, size_t cap)
 {
 	uint8_t *payload = out + MESSAGE_HEADER_BYTES, *values;
 	const int few_bits = value_few_bits(m->values.type);
@@ -243,10 +319,12 @@ size_t message_encode(struct message *m, const uint32_t *index, const float *val
 		if (m->coding != CODING_SEEDED && m->coding != CODING_AGREED)
 			index_encode(m->coding, index, m->count, m->span, payload,
 				     (uint64_t)(values - payload));
-		crc = crc32c(0, payload, (size_t)(values - payload));
-		if (m->kind != MESSAGE_SUPPORT)
-			finite = few_bits ? few_bits_put(m, index, value, decoded, values, &crc) :
-					    values_put(m, value, decoded, values, &crc);
+		crc = copy_checked(team, payload, payload, (uint64_t)(values - payload));
+		if (m->kind != MESSAGE_SUPPORT) {
+			crc = few_bits ? few_bits_put(team, m, index, value, decoded, values, crc) :
+					 values_put(team, m, value, decoded, values, crc);
+			finite = m->bad == m->count;
+		}
 	}
 	if (!finite)
 		return 0;
@@ -274,15 +352,6 @@ __attribute__((format(printf, 2, 3))) static int refuse_message(const char **why
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
 	return refuse_bytes(why, text);
-}
-
-/* Copies bytes that a peer may be changing. The barrier prevents the compiler from reading a byte
- * from its source a second time. Bytes in private memory are not copied. */
-static void copy_from_peer(uint8_t *to, const uint8_t *from, size_t n)
-{
-	if (to != from)
-		memcpy(to, from, n);
-	__asm__ volatile("" : : "r"(to), "r"(from) : "memory");
 }
 
 /* Checks the conditions that every message must meet, on either side. */
@@ -367,13 +436,13 @@ int message_peek(const void *slot, size_t slot_bytes, struct message *m, uint32_
 	return rc;
 }
 
-int message_copy(const void *slot, size_t slot_bytes, uint8_t *copy, size_t copy_cap,
-		 struct message *m, const char **why)
+int message_copy(struct team *team, const void *slot, size_t slot_bytes, uint8_t *copy,
+		 size_t copy_cap, struct message *m, const char **why)
 {
 	const uint8_t *from = slot;
 	uint8_t h[MESSAGE_HEADER_BYTES];
 	struct message got;
-	uint32_t crc = 0;
+	uint32_t crc;
 	int rc;
 
 	if (copy_cap < MESSAGE_HEADER_BYTES)
@@ -386,12 +455,8 @@ int message_copy(const void *slot, size_t slot_bytes, uint8_t *copy, size_t copy
 		return refuse_message(why, "a payload of %u bytes exceeds the buffer of %zu",
 				      got.payload_bytes, copy_cap);
 	memcpy(copy, h, sizeof(h));
-	for (size_t at = MESSAGE_HEADER_BYTES, left = got.payload_bytes, n; left;
-	     at += n, left -= n) {
-		n = left < COPY_STEP ? left : COPY_STEP;
-		copy_from_peer(copy + at, from + at, n);
-		crc = crc32c(crc, copy + at, n); /* the piece is still in the cache */
-	}
+	crc = copy_checked(team, copy + MESSAGE_HEADER_BYTES, from + MESSAGE_HEADER_BYTES,
+			   got.payload_bytes);
 	if (crc != get_le32(h + PAYLOAD_CRC_OFFSET))
 		return refuse_message(why, "the payload's checksum is wrong");
 	*m = got;
@@ -433,8 +498,37 @@ int message_check(const struct message *m, const struct message_expect *want, co
 const char message_nonfinite[] = "a value is NaN or infinite; if sums overflowed, lower the "
 				 "learning rate or clip= the gradients";
 
-int message_decode(const struct message *m, const uint8_t *copy, uint32_t *index, float *value,
-		   const char **why)
+/* Values that threads read part by part. */
+struct getting {
+	const struct message *m;
+	const uint8_t *in;
+	float *value;
+	int refused[TEAM_PARTS];
+};
+
+static void get_part(void *context, unsigned part, uint64_t begin, uint64_t end)
+{
+	struct getting *g = context;
+	const struct value_coding *values = &g->m->values;
+
+	g->refused[part] = values_decode(values->type, g->m->scale,
+					 g->in + value_bytes(values->type) * begin, end - begin,
+					 g->value + begin);
+}
+
+static int values_get(struct team *team, const struct message *m, const uint8_t *in, float *value)
+{
+	struct getting g = { .m = m, .in = in, .value = value };
+	const unsigned parts = team_split(team, m->count, PUT_UNIT, get_part, &g);
+	int refused = 0;
+
+	for (unsigned i = 0; i < parts; i++)
+		refused |= g.refused[i];
+	return refused;
+}
+
+int message_decode(struct team *team, const struct message *m, const uint8_t *copy, uint32_t *index,
+		   float *value, const char **why)
 {
 	const uint8_t *payload = copy + MESSAGE_HEADER_BYTES, *values;
 	const uint64_t section = section_of(m, m->count);
@@ -463,9 +557,9 @@ int message_decode(const struct message *m, const uint8_t *copy, uint32_t *index
 	if (m->kind == MESSAGE_SUPPORT)
 		return 0;
 	if (value_few_bits(m->values.type)) {
-		if (few_bits_decode(&m->values, m->scale, values, m->count, value, &text))
+		if (few_bits_decode(team, &m->values, m->scale, values, m->count, value, &text))
 			return refuse_message(why, "%s", text);
-	} else if (values_decode(m->values.type, m->scale, values, m->count, value)) {
+	} else if (values_get(team, m, values, value)) {
 		return refuse_message(why, "%s", message_nonfinite);
 	}
 	return 0;

@@ -135,9 +135,10 @@ size_t message_support_bound(uint32_t span, uint32_t count);
  * memory as value. Returns the message's length, a multiple of 4 and <= message_bound(). A cap
  * smaller than the bound is a programming error (assert). If a value is NaN or infinite, which can
  * happen with any type if a sum has overflowed, returns 0. m->bad is then the index of the value,
- * and out has no message. Allocates nothing. */
-size_t message_encode(struct message *m, const uint32_t *index, const float *value, float *decoded,
-		      uint8_t *out, size_t cap);
+ * and out has no message. Allocates nothing. team: threads that may help, or NULL. */
+struct team;
+size_t message_encode(struct team *team, struct message *m, const uint32_t *index,
+		      const float *value, float *decoded, uint8_t *out, size_t cap);
 
 /* Writes the header, MESSAGE_HEADER_BYTES at out, for a payload that was encoded elsewhere in the
  * format of message_encode(). The caller has set m->coding, scale, payload_bytes, and count, which
@@ -151,8 +152,8 @@ size_t message_head(struct message *m, uint32_t payload_crc, uint8_t *out);
  * message is refused, returns SLUICE_EWIRE and sets *why to the reason, a static or thread-local
  * text; then nothing but copy[] was written. copy may be slot itself if the slot is private memory
  * already, such as the destination of a READ. */
-int message_copy(const void *slot, size_t slot_bytes, uint8_t *copy, size_t copy_cap,
-		 struct message *m, const char **why);
+int message_copy(struct team *team, const void *slot, size_t slot_bytes, uint8_t *copy,
+		 size_t copy_cap, struct message *m, const char **why);
 
 /* Does the first half of message_copy(): copies only the header, and checks that it and the payload
  * fit into slot_bytes. On success *m is the header's content and *payload_crc the checksum of the
@@ -188,8 +189,8 @@ int message_check(const struct message *m, const struct message_expect *want, co
  * elements. Before it returns 0, everything is validated: indices ascend and are below span, the
  * length is exact, padding is zero, scale and values are finite. After SLUICE_EWIRE, the contents
  * of index and value are unspecified and must not be used. */
-int message_decode(const struct message *m, const uint8_t *copy, uint32_t *index, float *value,
-		   const char **why);
+int message_decode(struct team *team, const struct message *m, const uint8_t *copy, uint32_t *index,
+		   float *value, const char **why);
 /* The reason with which a value that is NaN or infinite is refused. */
 extern const char message_nonfinite[];
 #endif

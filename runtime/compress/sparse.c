@@ -3,6 +3,7 @@
  * previous one, and the processor cannot predict it. Therefore these functions prefetch the
  * lines. */
 #include "compress/sparse.h"
+#include "base/team.h"
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -204,4 +205,63 @@ void sparse_gather(const float *vector, const uint32_t *index, float *value, uin
 	}
 	for (; i < count; i++)
 		value[i] = vector[index[i]];
+}
+
+/* ---- by several threads ------------------------------------------------------ */
+
+struct shared_change {
+	enum sparse_operation operation;
+	float *vector;
+	const uint32_t *index;
+	const float *value;
+	int finite[TEAM_PARTS];
+};
+
+static void change_part(void *context, unsigned part, uint64_t begin, uint64_t end)
+{
+	struct shared_change *c = context;
+	const uint32_t *index = c->index ? c->index + begin : NULL, n = (uint32_t)(end - begin);
+	float *vector = c->vector + (index ? 0 : begin);
+	const float *value = c->value + begin;
+
+	c->finite[part] = 1;
+	switch (c->operation) {
+	case SPARSE_ADD: sparse_add(vector, index, value, n); break;
+	case SPARSE_ADD_FINITE: c->finite[part] = sparse_add_finite(vector, index, value, n); break;
+	case SPARSE_SET: sparse_set(vector, index, value, n); break;
+	case SPARSE_SUBTRACT: sparse_subtract(vector, index, value, n); break;
+	}
+}
+
+int sparse_change(struct team *team, enum sparse_operation operation, float *vector,
+		  const uint32_t *index, const float *value, uint32_t count)
+{
+	struct shared_change c = { operation, vector, index, value, { 0 } };
+	const unsigned parts = team_split(team, count, VECTOR_LINE, change_part, &c);
+	int finite = 1;
+
+	for (unsigned i = 0; i < parts; i++)
+		finite &= c.finite[i];
+	return finite;
+}
+
+struct shared_fetch {
+	const float *vector;
+	const uint32_t *index;
+	float *value;
+};
+
+static void fetch_part(void *context, unsigned part, uint64_t begin, uint64_t end)
+{
+	const struct shared_fetch *f = context;
+
+	(void)part;
+	sparse_gather(f->vector, f->index + begin, f->value + begin, (uint32_t)(end - begin));
+}
+
+void sparse_fetch(struct team *team, const float *vector, const uint32_t *index, float *value,
+		  uint32_t count)
+{
+	team_split(team, count, VECTOR_LINE, fetch_part,
+		   &(struct shared_fetch){ vector, index, value });
 }

@@ -34,4 +34,14 @@ void sparse_subtract(float *vector, const uint32_t *index, const float *value, u
 /* Sets vector[i] = by * (vector[i] * share). */
 void sparse_scale(float *vector, float share, float by, uint32_t count);
 void sparse_gather(const float *vector, const uint32_t *index, float *value, uint32_t count);
+
+/* Makes one of these operations with the threads of a team, which may be NULL. Returns 1, or for
+ * SPARSE_ADD_FINITE the result of sparse_add_finite(). Only sparse_fetch() writes to value. */
+enum sparse_operation { SPARSE_ADD, SPARSE_ADD_FINITE, SPARSE_SET, SPARSE_SUBTRACT };
+struct team;
+int sparse_change(struct team *team, enum sparse_operation operation, float *vector,
+		  const uint32_t *index, const float *value, uint32_t count);
+/* Does the same as sparse_gather(). */
+void sparse_fetch(struct team *team, const float *vector, const uint32_t *index, float *value,
+		  uint32_t count);
 #endif

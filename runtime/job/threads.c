@@ -41,10 +41,10 @@ static void start_team(sluice_job *root, size_t memory)
 	const unsigned n = root->sim_rank ? 1 : count_threads(root);
 
 	if (n > 1 && team_open(n, memory, &root->threads.team))
-		log_line(LOG_WARN, "runtime", "%s; this rank selects with one thread",
+		log_line(LOG_WARN, "runtime", "%s; this rank works with one thread",
 			 sluice_last_error());
 	else
-		log_line(LOG_INFO, "runtime", "selections from long vectors use %u thread%s", n,
+		log_line(LOG_INFO, "runtime", "passes over long vectors use %u thread%s", n,
 			 n > 1 ? "s" : "");
 }
 

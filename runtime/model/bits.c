@@ -121,7 +121,7 @@ static struct kept measure_code(struct bits *b, double density, const struct val
 	}
 
 	const uint32_t n = m.count; /* a dense message counts zeros as well */
-	const size_t bytes = message_encode(&m, index, value, b->decoded, b->message, b->cap);
+	const size_t bytes = message_encode(NULL, &m, index, value, b->decoded, b->message, b->cap);
 
 	return (struct kept){ bytes, loss_spared(b->sample, index, b->decoded, n) };
 }

@@ -16,6 +16,7 @@ struct scratch {
 	uint8_t *copy;
 	struct entries entries;
 	struct selector *selector;
+	struct team *team;
 };
 
 int scratch_open(size_t copy, size_t entries, uint64_t span, struct team *team,
@@ -30,9 +31,10 @@ int scratch_open(size_t copy, size_t entries, uint64_t span, struct team *team,
 	}
 	if (!s || (copy && !s->copy) || !s->entries.index || !s->entries.value)
 		return fail(SLUICE_ENOMEM, "no memory for a message of %zu coordinates", entries);
+	s->team = team;
 	int rc = span ? selector_open(span, &s->selector) : 0;
 
-	if (span && !rc)
+	if (span >= SELECT_SHARED_LEAST && !rc)
 		selector_share(s->selector, team);
 	return rc;
 }
@@ -70,6 +72,11 @@ struct entries scratch_entries(const struct scratch *scratch)
 struct selector *scratch_selector(const struct scratch *scratch)
 {
 	return scratch->selector;
+}
+
+struct team *scratch_team(const struct scratch *scratch)
+{
+	return scratch->team;
 }
 
 /* ---- opening ---------------------------------------------------------------- */
@@ -343,7 +350,8 @@ static void gather_entries(struct compressor *c, struct pick *p, uint64_t begin,
 	p->index = at.index;
 	if (p->from != PICK_FROM_VECTOR)
 		return;
-	sparse_gather(p->vector + begin, at.index, at.value, (uint32_t)p->n);
+	sparse_fetch(scratch_team(c->is.scratch), p->vector + begin, at.index, at.value,
+		     (uint32_t)p->n);
 	if (p->n > most)
 		p->n = fit(c, at, p->n, most);
 	p->value = at.value;
@@ -359,7 +367,8 @@ size_t compressor_emit(struct compressor *c, struct message *m, struct pick *p, 
 	else
 		p->value = p->vector + begin;
 	m->count = (uint32_t)p->n;
-	const size_t bytes = message_encode(m, p->index, p->value, decoded, out, cap);
+	const size_t bytes = message_encode(scratch_team(c->is.scratch), m, p->index, p->value,
+					    decoded, out, cap);
 	if (!bytes && p->index)
 		m->bad = p->index[m->bad];
 	p->value = decoded;
@@ -387,8 +396,8 @@ static void mask_momentum(const struct compressor *c, const struct pick *emitted
 void compressor_settle(struct compressor *c, const struct pick *emitted, uint64_t begin, int mask)
 {
 	if (c->is.residual && c->is.remembers && emitted->from != PICK_TAKEN)
-		sparse_subtract(c->is.residual + begin, emitted->index, emitted->value,
-				(uint32_t)emitted->n);
+		sparse_change(scratch_team(c->is.scratch), SPARSE_SUBTRACT, c->is.residual + begin,
+			      emitted->index, emitted->value, (uint32_t)emitted->n);
 	candidates_published(&c->candidates, emitted->value);
 	if (c->is.velocity && mask && emitted->index)
 		mask_momentum(c, emitted, begin);

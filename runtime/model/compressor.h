@@ -32,7 +32,7 @@ struct entries {
  * rank share one scratch. */
 struct scratch;
 /* copy: bytes for a private copy of a message, or 0. span: the length of the longest vector from
- * which a selection is made, or 0. team: threads that help to select, or NULL. Returns 0 or
+ * which a selection is made, or 0. team: threads that help the half, or NULL. Returns 0 or
  * SLUICE_ENOMEM. */
 struct team;
 int scratch_open(size_t copy, size_t entries, uint64_t span, struct team *team,
@@ -42,6 +42,7 @@ uint64_t scratch_bytes(size_t copy, size_t entries, uint64_t span);
 uint8_t *scratch_copy(const struct scratch *scratch);
 struct entries scratch_entries(const struct scratch *scratch);
 struct selector *scratch_selector(const struct scratch *scratch);
+struct team *scratch_team(const struct scratch *scratch);
 
 /* ---- opening ---------------------------------------------------------------- */
 

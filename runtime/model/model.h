@@ -98,10 +98,12 @@ const char *model_place(const struct tensors *tensors, uint64_t i);
  * caller's name, for the message. */
 int model_whole(const sluice_model *model, const char *function);
 
-/* Returns the threads that help to select from n coordinates, or NULL if there are too few. */
-static inline struct team *model_team(const sluice_model *model, uint64_t n)
+/* Returns the threads that help the model, or NULL if it has too few parameters. */
+static inline struct team *model_team(const sluice_model *model)
 {
-	return n < SELECT_SHARED_LEAST ? NULL : threads_team(model->job, selector_team_memory());
+	return model->layout.count < SELECT_SHARED_LEAST ?
+		       NULL :
+		       threads_team(model->job, selector_team_memory());
 }
 
 /* ---- read.c ---- */

@@ -44,8 +44,8 @@ int snapshot_write(const struct message *like, float *vector, uint32_t span, uin
 		m.parts = (uint16_t)snapshot_parts(span);
 		/* Encoding writes the decoded values back to the vector. They equal the originals,
 		 * so the vector does not change. */
-		if (!message_encode(&m, NULL, vector + at.begin, vector + at.begin, out + at.offset,
-				    at.bytes))
+		if (!message_encode(NULL, &m, NULL, vector + at.begin, vector + at.begin,
+				    out + at.offset, at.bytes))
 			return SLUICE_ENUMERIC;
 	}
 	return 0;
@@ -60,11 +60,11 @@ int snapshot_take(struct message_expect *want, uint8_t *bytes, uint32_t part, fl
 	int rc;
 
 	here.span = here.count_max = at.span;
-	if ((rc = message_copy(bytes, at.bytes, bytes, at.bytes, &m, why)) ||
+	if ((rc = message_copy(NULL, bytes, at.bytes, bytes, at.bytes, &m, why)) ||
 	    (rc = message_check(&m, &here, why)))
 		return rc;
 	if (m.part != part || m.parts != snapshot_parts(span) || m.coding != CODING_DENSE)
 		return refuse_bytes(why, "it is another part of the snapshot than expected");
 	want->seq = m.seq;
-	return message_decode(&m, bytes, NULL, vector + at.begin, why);
+	return message_decode(NULL, &m, bytes, NULL, vector + at.begin, why);
 }

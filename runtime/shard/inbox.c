@@ -124,14 +124,16 @@ int inbox_take(const struct shard *shard, int worker, const struct intake *intak
 	if (depth == INBOX_HEADER)
 		rc = message_peek(t->slot, room, &t->m, &t->payload_crc, &why);
 	else
-		rc = message_copy(t->slot, room, copy, room, &t->m, &why);
+		rc = message_copy(scratch_team(shard->scratch), t->slot, room, copy, room, &t->m,
+				  &why);
 	if (!rc) {
 		intake->expect(shard, worker, &t->m, &want);
 		rc = message_check(&t->m, &want, &why);
 	}
 	t->m.stream.seed = shard->rules.recipe->seed;
 	if (!rc && depth == INBOX_DECODE)
-		rc = message_decode(&t->m, copy, to.index, to.value, &why);
+		rc = message_decode(scratch_team(shard->scratch), &t->m, copy, to.index, to.value,
+				    &why);
 	if (!rc && (why = intake->judge(shard, worker, &t->m)))
 		rc = SLUICE_EWIRE;
 	return rc ? inbox_refuse(shard, worker, why) : 0;

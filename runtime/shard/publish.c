@@ -84,13 +84,14 @@ void publish_overflowed(const struct shard *shard, uint32_t at)
 int publish_follow(struct shard *shard, uint32_t at, const uint32_t *index, const float *value,
 		   uint32_t n)
 {
-	if (recipe_averages(shard->rules.recipe))
-		sparse_set(shard->copy + at, index, value, n);
-	else
-		return sparse_add_finite(shard->copy + at, index, value, n) ||
-		       /* workers add a mean to no parameters, so the copy may overflow */
-		       recipe_pulls_mean(shard->rules.recipe);
-	return 1;
+	const enum sparse_operation operation = recipe_averages(shard->rules.recipe) ?
+							SPARSE_SET :
+							SPARSE_ADD_FINITE;
+
+	return sparse_change(scratch_team(shard->scratch), operation, shard->copy + at, index,
+			     value, n) ||
+	       /* workers add a mean to no parameters, so the copy may overflow */
+	       recipe_pulls_mean(shard->rules.recipe);
 }
 
 void publish_param_overflowed(const struct shard *shard)
@@ -125,9 +126,9 @@ const uint8_t *publish_pick(struct shard *shard, struct message *m, struct pick 
 int publish_all_of(struct shard *shard, struct readers readers, struct message *m,
 		   const float *value)
 {
-	const size_t bytes = message_encode(m, NULL, value, scratch_entries(shard->scratch).value,
-					    publish_reserve(shard, readers),
-					    shard->at->delta_bytes);
+	const size_t bytes = message_encode(
+		scratch_team(shard->scratch), m, NULL, value, scratch_entries(shard->scratch).value,
+		publish_reserve(shard, readers), shard->at->delta_bytes);
 
 	if (bytes)
 		publish_commit(shard, readers, m, bytes);
@@ -138,7 +139,7 @@ int publish_all_of(struct shard *shard, struct readers readers, struct message *
 
 void publish_support(struct shard *shard, struct message *m, const uint32_t *index)
 {
-	const size_t bytes = message_encode(m, index, NULL, NULL,
+	const size_t bytes = message_encode(scratch_team(shard->scratch), m, index, NULL, NULL,
 					    publish_reserve(shard, READERS_EVERYBODY),
 					    shard->at->delta_bytes);
 

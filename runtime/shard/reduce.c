@@ -9,6 +9,7 @@
 #include "shard/reduce.h"
 #include "base/bytes.h"
 #include "base/error.h"
+#include "base/team.h"
 #include "sluice.h"
 #include <stdlib.h>
 #include <string.h>
@@ -62,9 +63,11 @@ int reduction_open(struct reduction *r, uint32_t span, const struct reduction_at
 {
 	const uint32_t room = is_plain(attr) ? room_of(span) : 0;
 
-	*r = (struct reduction){
-		.span = span, .room = room, .transform = attr->transform, .first = attr->first
-	};
+	*r = (struct reduction){ .span = span,
+				 .room = room,
+				 .transform = attr->transform,
+				 .first = attr->first,
+				 .team = attr->team };
 	r->sum = vector_open(span);
 	r->lines = calloc(words_of(span), sizeof *r->lines);
 	r->index = malloc(room * (sizeof *r->index + sizeof *r->value) + 1);
@@ -93,19 +96,59 @@ static uint32_t listed(const struct reduction *r)
 	return r->n_lists ? r->ends[r->n_lists - 1] : 0;
 }
 
+/* The coordinates of a message, which threads add range by range. */
+struct addition {
+	const struct reduction *r;
+	const uint32_t *index;
+	const float *value;
+	uint32_t count;
+};
+
+/* Returns the first entry at this coordinate or beyond. */
+static uint32_t entry_at(const struct addition *a, uint64_t coordinate)
+{
+	uint32_t low = 0, high = a->count;
+
+	if (!a->index)
+		return (uint32_t)coordinate;
+	while (low < high) {
+		const uint32_t middle = low + (high - low) / 2;
+
+		if (a->index[middle] < coordinate)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+/* No other part marks lines in the same word. */
+static void add_range(void *context, unsigned part, uint64_t begin, uint64_t end)
+{
+	const struct addition *a = context;
+	const struct reduction *r = a->r;
+	const uint32_t from = entry_at(a, begin), n = entry_at(a, end) - from;
+	const uint32_t *index = a->index ? a->index + from : NULL;
+	const float *value = a->value + from;
+
+	(void)part;
+	for (uint32_t i = 0; index && i < n; i++)
+		r->lines[index[i] / (LINE * WORD)] |= 1ull << index[i] / LINE % WORD;
+	for (uint32_t i = 0; r->senders && i < n; i++)
+		if (value[i] < 0 || value[i] > 0)
+			r->senders[index ? index[i] : from + i]++;
+	sparse_add(r->sum + (index ? 0 : from), index, value, n);
+}
+
 static void add_to_sum(struct reduction *r, const uint32_t *index, const float *value,
 		       uint32_t count)
 {
+	struct addition a = { r, index, value, count };
+
 	if (!index)
 		r->whole = 1;
-	else
-		for (uint32_t i = 0; i < count; i++)
-			r->lines[index[i] / (LINE * WORD)] |= 1ull << index[i] / LINE % WORD;
 	r->added += index ? count : 0;
-	for (uint32_t i = 0; r->senders && i < count; i++)
-		if (value[i] < 0 || value[i] > 0)
-			r->senders[index ? index[i] : i]++;
-	sparse_add(r->sum, index, value, count);
+	team_split(count < TEAM_LEAST ? NULL : r->team, r->span, LINE * WORD, add_range, &a);
 }
 
 float *reduction_sum(struct reduction *r)
@@ -146,12 +189,13 @@ static int is_sparse(const struct reduction *r)
 	return marked <= most;
 }
 
-/* Lists up to CHUNK marked lines from word *word on, and advances *word. */
-static uint32_t marked_lines(const struct reduction *r, size_t *word, uint32_t found[CHUNK])
+/* Lists up to CHUNK marked lines from word *word on, and advances *word, at most to `end`. */
+static uint32_t marked_lines(const struct reduction *r, size_t *word, size_t end,
+			     uint32_t found[CHUNK])
 {
 	uint32_t listed = 0;
 
-	for (; *word < words_of(r->span) && listed + WORD <= CHUNK; ++*word)
+	for (; *word < end && listed + WORD <= CHUNK; ++*word)
 		for (uint64_t bits = r->lines[*word]; bits; bits &= bits - 1)
 			found[listed++] = (uint32_t)*word * WORD + (uint32_t)__builtin_ctzll(bits);
 	return listed;
@@ -185,19 +229,26 @@ static inline void ask_for(const struct reduction *r, const float *residual, uin
 		__builtin_prefetch(residual + (size_t)line * LINE, 1);
 }
 
-static void change_lines(struct reduction *r, float *residual, float share, float by,
-			 struct candidates *candidates)
+/* The change of all marked lines, which threads make range by range. */
+struct line_change {
+	const struct reduction *r;
+	float *residual, share, by;
+	struct candidates *candidates; /* follow the lines in order; then one thread works */
+};
+
+static void change_words(void *context, unsigned part, uint64_t begin, uint64_t end)
 {
+	const struct line_change *c = context;
+	const struct reduction *r = c->r;
+	const float share = c->share, by = c->by;
+	float *residual = c->residual;
+	const size_t last = words_of((uint32_t)end);
 	uint32_t found[CHUNK], n;
 
-	if (!residual)
-		candidates = NULL; /* without a residual there are no candidates */
-	if (candidates)
-		candidates_begin(candidates);
-
-	for (size_t word = 0, before; word < words_of(r->span);) {
+	(void)part;
+	for (size_t word = begin / (LINE * WORD), before; word < last;) {
 		before = word;
-		n = marked_lines(r, &word, found);
+		n = marked_lines(r, &word, last, found);
 		for (uint32_t i = 0; i < n && i < AHEAD; i++)
 			ask_for(r, residual, found[i]);
 		for (uint32_t i = 0; i < n; i++) {
@@ -213,15 +264,25 @@ static void change_lines(struct reduction *r, float *residual, float share, floa
 			else
 				move_line(r->sum + at, residual + at, length, share, by);
 		}
-		if (candidates) {
-			const size_t at = before * LINE * WORD, end = word * LINE * WORD;
+		if (c->candidates) {
+			const size_t at = before * LINE * WORD, to = word * LINE * WORD;
 
-			candidates_follow(candidates, (uint32_t)at, r->lines + before,
+			candidates_follow(c->candidates, (uint32_t)at, r->lines + before,
 					  residual + at,
-					  (uint32_t)((end < r->span ? end : r->span) - at));
+					  (uint32_t)((to < r->span ? to : r->span) - at));
 		}
 	}
-	if (candidates)
+}
+
+static void change_lines(struct reduction *r, float *residual, float share, float by,
+			 struct candidates *candidates)
+{
+	struct line_change c = { r, residual, share, by, residual ? candidates : NULL };
+
+	if (c.candidates)
+		candidates_begin(candidates);
+	team_split(c.candidates ? NULL : r->team, r->span, LINE * WORD, change_words, &c);
+	if (c.candidates)
 		candidates_end(candidates);
 	if (residual)
 		unmark(r);
@@ -357,7 +418,7 @@ static void divide_by_senders(struct reduction *r)
 	if (r->whole)
 		divide(r->sum, r->senders, r->span);
 	for (size_t word = 0; word < words_of(r->span) && !r->whole;) {
-		n = marked_lines(r, &word, found);
+		n = marked_lines(r, &word, words_of(r->span), found);
 		for (uint32_t i = 0; i < n; i++) {
 			const size_t at = (size_t)found[i] * LINE;
 
@@ -367,6 +428,38 @@ static void divide_by_senders(struct reduction *r)
 }
 
 /* ---- the step -------------------------------------------------------------- */
+
+/* The change of all coordinates, which threads make range by range. */
+struct whole_change {
+	const struct reduction *r;
+	const struct change *c;
+	unsigned divisor;
+	float *residual; /* to which the change is added; or NULL */
+};
+
+static void change_range(void *context, unsigned part, uint64_t begin, uint64_t end)
+{
+	const struct whole_change *whole = context;
+	const struct change *c = whole->c;
+	const uint32_t n = (uint32_t)(end - begin);
+	float *sum = whole->r->sum + begin;
+	struct update update = *c->update;
+
+	(void)part;
+	update.first += begin;
+	update_apply(&update, sum, averages_at(c->averages, begin),
+		     c->params ? c->params + begin : NULL, n, whole->divisor, c->lr);
+	if (whole->residual)
+		sparse_add(whole->residual + begin, NULL, sum, n);
+}
+
+static void change_whole(const struct reduction *r, const struct change *c, unsigned divisor,
+			 float *residual)
+{
+	struct whole_change whole = { r, c, divisor, residual };
+
+	team_split(r->team, r->span, LINE, change_range, &whole);
+}
 
 void reduction_change(struct reduction *r, const struct change *c, struct pick_call *call)
 {
@@ -398,16 +491,19 @@ void reduction_change(struct reduction *r, const struct change *c, struct pick_c
 		int one = scales && (by == 1 || by == -1 || share == 1);
 
 		if (!one)
-			update_apply(c->update, r->sum, c->averages, c->params, r->span, divisor,
-				     c->lr);
+			change_whole(r, c, divisor, NULL);
 		call->vector = NULL;
 		call->grad = r->sum;
 		call->scale = one ? by * share : 1;
 		return;
 	}
-	update_apply(c->update, r->sum, c->averages, c->params, r->span, divisor, c->lr);
-	if (c->residual)
-		sparse_add(c->residual, NULL, r->sum, r->span);
+	change_whole(r, c, divisor, c->residual);
+}
+
+static void clear_range(void *context, unsigned part, uint64_t begin, uint64_t end)
+{
+	(void)part;
+	memset((float *)context + begin, 0, (end - begin) * sizeof(float));
 }
 
 void reduction_clear(struct reduction *r)
@@ -418,11 +514,11 @@ void reduction_clear(struct reduction *r)
 	if (!r->whole && !r->added)
 		return;
 	if (r->whole)
-		memset(r->sum, 0, r->span * sizeof *r->sum);
+		team_split(r->team, r->span, LINE, clear_range, r->sum);
 	if (r->whole && r->senders) /* a restored shard may have counted some messages */
 		memset(r->senders, 0, r->span * sizeof *r->senders);
 	for (size_t word = 0; word < words_of(r->span) && !r->whole;) {
-		n = marked_lines(r, &word, found);
+		n = marked_lines(r, &word, words_of(r->span), found);
 		for (uint32_t i = 0; i < n; i++)
 			memset(r->sum + (size_t)found[i] * LINE, 0,
 			       length_of(r, found[i]) * sizeof *r->sum);

@@ -35,6 +35,7 @@ struct reduction {
 	uint32_t *index;
 	float *value;
 	uint32_t room, n_lists, ends[REDUCTION_LISTS];
+	struct team *team; /* threads that help, or NULL */
 };
 
 /* How a reduction differs from a plain sum. */
@@ -42,6 +43,7 @@ struct reduction_attr {
 	int senders;                       /* reduce=senders */
 	const struct transform *transform; /* the messages hold coefficients; or NULL */
 	uint64_t first;                    /* the coordinate of the first one */
+	struct team *team;                 /* threads that help, or NULL */
 };
 /* Returns 0 or SLUICE_ENOMEM. */
 int reduction_open(struct reduction *r, uint32_t span, const struct reduction_attr *attr);

@@ -171,7 +171,7 @@ static int add_to_copy(struct shard *shard, const struct message *m, const uint8
 	if (index && m->coding == CODING_DENSE) {
 		/* The message is dense because that was shorter. The workers then add its zeros
 		 * as well, which turns -0 into +0, so the copy must do the same. */
-		message_decode(m, entry, NULL, value, &why);
+		message_decode(scratch_team(shard->scratch), m, entry, NULL, value, &why);
 		index = NULL;
 		n = shard->at->span;
 	}

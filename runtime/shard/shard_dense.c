@@ -13,6 +13,7 @@
  * soon as it is taken, and a wrong push does not end the job. */
 #include "shard/shard_dense.h"
 #include "base/error.h"
+#include "base/team.h"
 #include "compress/dense.h"
 #include "compress/sparse.h"
 #include "model/compressor.h"
@@ -28,7 +29,11 @@
 struct dense_message {
 	struct taken t;
 	const uint8_t *payload; /* in the slot; NULL if this path has summed no message yet */
-	uint32_t payload_crc;   /* the checksum of the bytes read so far */
+};
+
+/* What one thread has found in its part of a message. */
+struct seen {
+	struct crc_part crc;
 	int nonfinite;
 };
 
@@ -38,6 +43,7 @@ struct dense_sum {
 	uint64_t version;
 	unsigned chosen;
 	int takes;
+	struct seen *seen;         /* for each part, one for each worker */
 	struct dense_message of[]; /* one for each worker */
 };
 
@@ -80,44 +86,52 @@ static enum dense_outcome look_at_headers(struct shard *shard)
 		if (!gather_same_rate(shard, w, of->t.m.lr, !w))
 			return DENSE_WAITS;
 		of->payload = of->t.slot + MESSAGE_HEADER_BYTES;
-		of->payload_crc = 0;
-		of->nonfinite = 0;
 	}
 	return DENSE_READY;
 }
 
 /* Computes one piece of the sum, from coordinate `at` on. This rank's own message is added in place
  * and without checks, because no other rank can write there and its values are finite. */
-static void sum_piece(struct shard *shard, uint32_t at, uint32_t n, float *sum)
+static void sum_piece(const struct shard *shard, uint32_t at, uint32_t n, struct seen *seen,
+		      float *sum)
 {
 	float value[DENSE_PIECE];
 
 	memset(sum, 0, n * sizeof *sum); /* 0 + -0 is 0 */
 	for (int w = 0; w < shard->job->workers; w++) {
-		struct dense_message *of = &shard->dense->of[w];
-		const uint8_t *from = of->payload + sizeof *sum * at;
+		const uint8_t *from = shard->dense->of[w].payload + sizeof *sum * at;
 
 		if (w == shard->job->rank) {
 			sparse_add(sum, NULL, (const float *)(const void *)from, n);
 			continue;
 		}
-		of->nonfinite |= dense_take(from, n, value, &of->payload_crc);
+		seen[w].nonfinite |= dense_take(from, n, value, &seen[w].crc.crc);
+		seen[w].crc.bytes += n * sizeof *sum;
 		sparse_add(sum, NULL, value, n);
 	}
 }
 
 /* Called after the pass. Returns 1 if the payload of every other rank's message has the checksum of
  * its header and only finite values. Otherwise refuses the first message that does not. */
-static int all_right(struct shard *shard)
+static int all_right(struct shard *shard, unsigned parts)
 {
-	for (int w = 0; w < shard->job->workers; w++) {
-		const struct dense_message *of = &shard->dense->of[w];
+	const int workers = shard->job->workers;
+
+	for (int w = 0; w < workers; w++) {
+		struct crc_part crc[TEAM_PARTS];
+		int nonfinite = 0;
 
 		if (w == shard->job->rank)
 			continue;
-		if (of->payload_crc != of->t.payload_crc)
+		for (unsigned i = 0; i < parts; i++) {
+			const struct seen *seen = &shard->dense->seen[i * (unsigned)workers + w];
+
+			crc[i] = seen->crc;
+			nonfinite |= seen->nonfinite;
+		}
+		if (crc32c_of_parts(crc, parts) != shard->dense->of[w].t.payload_crc)
 			inbox_refuse(shard, w, "the payload's checksum is wrong");
-		else if (of->nonfinite)
+		else if (nonfinite)
 			inbox_refuse(shard, w, message_nonfinite);
 		else
 			continue;
@@ -158,42 +172,89 @@ static void with_residual(struct shard *shard, uint32_t at, float *change, uint3
 		memset(residual, 0, n * sizeof *residual);
 }
 
-/* Makes the pass over all messages. Returns the first coordinate at which the change is not finite,
- * or NONE_BAD. *left becomes 1 if a parameter is not finite. */
-static uint32_t change_all(struct shard *shard, uint8_t *payload, uint32_t *crc, int *left)
+/* The pass over all messages, which threads make part by part. */
+struct pass {
+	struct shard *shard;
+	uint8_t *payload; /* of the publication */
+	struct {
+		uint32_t bad; /* the first coordinate at which the change is not finite, or
+				 NONE_BAD */
+		int left;     /* 1: a parameter is not finite */
+	} found[TEAM_PARTS];
+	struct crc_part crc[TEAM_PARTS];
+};
+
+static void change_part(void *context, unsigned part, uint64_t begin, uint64_t end)
 {
+	struct pass *of = context;
+	struct shard *shard = of->shard;
 	struct update update = update_of_step(shard->rules.update, shard->version + 1,
 					      shard->at->begin);
 	const unsigned divisor = (unsigned)shard->job->workers;
-	const uint32_t span = shard->at->span;
-	uint32_t bad = NONE_BAD;
+	struct seen *seen = shard->dense->seen + (size_t)part * divisor;
+	uint32_t bad = NONE_BAD, crc = 0, n;
+	int left = 0;
 	float change[DENSE_PIECE];
 
-	for (uint32_t at = 0, n; at < span; at += n) {
-		n = dense_here(payload, span, at);
-		sum_piece(shard, at, n, change);
+	memset(seen, 0, divisor * sizeof *seen);
+	for (uint32_t at = (uint32_t)begin; at < end; at += n) {
+		n = dense_here(of->payload, (uint32_t)end, at);
+		sum_piece(shard, at, n, seen, change);
 		update.first = shard->at->begin + at;
 		update_apply(&update, change, averages_at(shard->averages, at), shard->copy + at, n,
 			     divisor, gather_lr(shard));
 		with_residual(shard, at, change, n);
 		bad = look_for_bad(bad, at, change, n);
-		dense_put(change, n, payload + sizeof *change * at, crc, shard->at->past_caches);
-		*left |= !publish_follow(shard, at, NULL, change, n);
+		dense_put(change, n, of->payload + sizeof *change * at, &crc,
+			  shard->at->past_caches);
+		left |= !publish_follow(shard, at, NULL, change, n);
 	}
 	dense_put_end();
-	return bad;
+	of->found[part].bad = bad;
+	of->found[part].left = left;
+	of->crc[part] = (struct crc_part){ crc, (end - begin) * sizeof *change };
+}
+
+/* Makes the pass. Returns 1 if everything that was read and computed is right. Otherwise the job
+ * fails. */
+static int change_all(struct shard *shard, uint8_t *payload, uint32_t *crc)
+{
+	struct pass of = { .shard = shard, .payload = payload };
+	const unsigned parts = team_split(scratch_team(shard->scratch), shard->at->span,
+					  VECTOR_LINE, change_part, &of);
+	int left = 0;
+
+	if (!all_right(shard, parts))
+		return 0;
+	for (unsigned i = 0; i < parts; i++) {
+		if (of.found[i].bad != NONE_BAD) {
+			publish_overflowed(shard, of.found[i].bad);
+			return 0;
+		}
+		left |= of.found[i].left;
+	}
+	if (left)
+		publish_param_overflowed(shard);
+	*crc = crc32c_of_parts(of.crc, parts);
+	return !left;
 }
 
 int shard_dense_open(struct shard *shard)
 {
 	const size_t workers = (size_t)shard->job->workers;
+	struct dense_sum *dense = calloc(1, sizeof(*dense) + workers * sizeof(dense->of[0]));
 
-	shard->dense = calloc(1, sizeof(*shard->dense) + workers * sizeof(shard->dense->of[0]));
-	return shard->dense ? 0 : fail(SLUICE_ENOMEM, "no memory for shard %u", shard->id);
+	shard->dense = dense;
+	if (dense)
+		dense->seen = calloc(team_parts(scratch_team(shard->scratch)),
+				     workers * sizeof(*dense->seen));
+	return dense && dense->seen ? 0 : fail(SLUICE_ENOMEM, "no memory for shard %u", shard->id);
 }
 
 void shard_dense_close(struct shard *shard)
 {
+	if (shard->dense)
+		free(shard->dense->seen);
 	free(shard->dense);
 	shard->dense = NULL;
 }
@@ -208,7 +269,6 @@ enum dense_outcome shard_dense_advance(struct shard *shard)
 	const struct shard_layout *at = shard->at;
 	struct message m;
 	uint32_t crc = 0;
-	int left = 0;
 
 	if (!expected(shard))
 		return DENSE_NONE;
@@ -217,16 +277,7 @@ enum dense_outcome shard_dense_advance(struct shard *shard)
 		return seen;
 	uint8_t *entry = publish_reserve(shard, READERS_EVERYBODY);
 	candidates_forget(compressor_candidates(shard->compressor));
-	const uint32_t bad = change_all(shard, entry + MESSAGE_HEADER_BYTES, &crc, &left);
-	if (!all_right(shard))
-		return DENSE_WAITS;
-	if (bad != NONE_BAD)
-		publish_overflowed(shard, bad);
-	else if (left)
-		publish_param_overflowed(shard);
-	if (bad != NONE_BAD || left)
-		return DENSE_WAITS;
-	if (!count_all(shard))
+	if (!change_all(shard, entry + MESSAGE_HEADER_BYTES, &crc) || !count_all(shard))
 		return DENSE_WAITS;
 	m = publish_delta(shard, at->span);
 	m.coding = CODING_DENSE;

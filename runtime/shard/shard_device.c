@@ -512,7 +512,7 @@ static int follow_delta(struct shard *shard, const uint8_t *entry)
 	const uint32_t *index = m->coding == CODING_DENSE ? NULL : got.index;
 	const char *why;
 
-	if (message_decode(m, entry, got.index, got.value, &why)) {
+	if (message_decode(NULL, m, entry, got.index, got.value, &why)) {
 		job_fail(shard->job, SLUICE_EGPU, shard->job->rank,
 			 "the GPU of %s made a delta of shard %u that cannot be read: %s",
 			 rank_text(shard->job, shard->job->rank), shard->id, why);

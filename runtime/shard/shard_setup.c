@@ -63,7 +63,8 @@ static struct candidates_size candidates_of(const struct layout *l, const struct
 static struct reduction_attr reduction_of(const struct layout *l, const struct shard_layout *at,
 					  const struct recipe *recipe)
 {
-	return (struct reduction_attr){ recipe->reduce == REDUCE_SENDERS, l->transform, at->begin };
+	return (struct reduction_attr){ recipe->reduce == REDUCE_SENDERS, l->transform, at->begin,
+					NULL };
 }
 
 static int open_shard_compressor(const struct layout *l, struct shard *shard)
@@ -109,7 +110,9 @@ static int open_shard(const struct layout *l, struct shard *shard, uint32_t id)
 	const struct shard_layout *at = &l->shards[id];
 	shard->id = id;
 	shard->at = at;
-	const struct reduction_attr sums = reduction_of(l, at, shard->rules.recipe);
+	struct reduction_attr sums = reduction_of(l, at, shard->rules.recipe);
+
+	sums.team = scratch_team(shard->scratch);
 	int rc = vectors_open(&shard->kept, shard->rules.recipe, HALF_SHARD, at->span);
 	shard->copy = shard->kept.of[KEPT_SHARD_COPY];
 	shard->averages = (struct averages){ shard->kept.of[KEPT_SHARD_VELOCITY],
@@ -145,8 +148,8 @@ int shards_open(sluice_model *model)
 	if (!model->shards)
 		return fail(SLUICE_ENOMEM, "no memory for %u shards", n);
 	model->n_own = n;
-	int rc = scratch_open(largest.slot_bytes, largest.room, largest.span,
-			      model_team(model, largest.span), &scratch);
+	int rc = scratch_open(largest.slot_bytes, largest.room, largest.span, model_team(model),
+			      &scratch);
 	for (uint32_t i = 0; i < n; i++) {
 		model->shards[i].scratch = scratch;
 		stand_on(&model->shards[i], model);

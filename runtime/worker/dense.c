@@ -17,17 +17,17 @@
 #include "worker/target.h"
 #include "worker/upload.h"
 #include "base/bytes.h"
+#include "base/team.h"
 #include "compress/dense.h"
 #include <string.h>
 
 /* ---- push ------------------------------------------------------------------ */
 
 /* Computes the values to send at n coordinates, with the additions of signal.c. If grad is the
- * residual, the application has already added its gradient (sluice_accumulator). Returns 0, or
- * SLUICE_ENUMERIC if a value is not finite. In that case step.overflowed is the first such
- * coordinate, and the residual has not changed. */
-static int signal_piece(struct worker *w, uint64_t at, const float *grad, uint32_t n, float scale,
-			float *value)
+ * residual, the application has already added its gradient (sluice_accumulator). Returns n, or the
+ * first coordinate at which the value is not finite. In that case the residual has not changed. */
+static uint32_t signal_piece(const struct worker *w, uint64_t at, const float *grad, uint32_t n,
+			     float scale, float *value)
 {
 	float *residual = worker_residual(w) + at;
 	const int remembers = w->rules.recipe->memory.kind != MEMORY_NONE;
@@ -36,17 +36,53 @@ static int signal_piece(struct worker *w, uint64_t at, const float *grad, uint32
 	dense_scaled(grad, grad == residual ? 1 : scale, n, value);
 	if (remembers && grad != residual)
 		sparse_add(value, NULL, residual, n);
-	const size_t finite = first_nonfinite(value, n);
-	if (finite < n) {
-		return step_fail(&w->step, at + finite);
-	}
+	const uint32_t finite = (uint32_t)first_nonfinite(value, n);
+	if (finite < n)
+		return finite;
 	/* The whole residual is sent, so it becomes zero. It is written only if it is not zero yet,
 	 * which is usually so only in the first step. */
 	for (uint32_t i = 0; remembers && i < n; i++)
 		any |= float_bits(residual[i]);
 	if (any)
 		memset(residual, 0, n * sizeof *residual);
-	return 0;
+	return n;
+}
+
+/* A payload that threads write part by part. A part that ends early stopped at a value that is not
+ * finite. */
+struct writing {
+	const struct worker *w;
+	const struct shard_layout *at;
+	const struct vector *grad;
+	float scale;
+	uint8_t *payload;
+	int past_caches;
+	uint64_t stopped[TEAM_PARTS]; /* the coordinate of that value; otherwise ALL_FINITE */
+	struct crc_part crc[TEAM_PARTS];
+};
+#define ALL_FINITE UINT64_MAX
+
+static void write_part(void *context, unsigned part, uint64_t begin, uint64_t end)
+{
+	struct writing *of = context;
+	float value[DENSE_PIECE], room[DENSE_PIECE];
+	uint32_t crc = 0, finite, n;
+
+	of->stopped[part] = ALL_FINITE;
+	for (uint32_t i = (uint32_t)begin; i < end; i += n) {
+		const uint64_t at = of->at->begin + i;
+
+		n = dense_here(of->payload, (uint32_t)end, i);
+		finite = signal_piece(of->w, at, vector_read(of->grad, at, n, room), n, of->scale,
+				      value);
+		if (finite < n) {
+			of->stopped[part] = at + finite;
+			break;
+		}
+		dense_put(value, n, of->payload + sizeof *value * i, &crc, of->past_caches);
+	}
+	dense_put_end();
+	of->crc[part] = (struct crc_part){ crc, (end - begin) * sizeof *value };
 }
 
 /* Returns 0, or an error if a value is not finite. A message whose bytes have to travel is posted
@@ -58,23 +94,23 @@ static int encode(struct worker *w, uint32_t shard, const struct vector *grad, f
 	struct message m = upload_head(w, shard);
 	uint8_t *slot = lane_slot(w->lanes, shard, m.seq);
 	uint8_t *there = lane_slot_there(w->lanes, shard, m.seq);
-	uint8_t *payload = (there ? there : slot) + MESSAGE_HEADER_BYTES;
-	float value[DENSE_PIECE], room[DENSE_PIECE];
-	uint32_t crc = 0;
+	struct writing of = { .w = w,
+			      .at = at,
+			      .grad = grad,
+			      .scale = scale,
+			      .payload = (there ? there : slot) + MESSAGE_HEADER_BYTES,
+			      .past_caches = there && at->past_caches };
+	const unsigned parts = team_split(scratch_team(w->scratch), at->span, VECTOR_LINE,
+					  write_part, &of);
 
-	for (uint32_t i = 0, n; i < at->span; i += n) {
-		n = dense_here(payload, at->span, i);
-		if (signal_piece(w, at->begin + i, vector_read(grad, at->begin + i, n, room), n,
-				 scale, value))
-			return SLUICE_ENUMERIC;
-		dense_put(value, n, payload + sizeof *value * i, &crc, there && at->past_caches);
-	}
-	dense_put_end();
+	for (unsigned i = 0; i < parts; i++)
+		if (of.stopped[i] != ALL_FINITE)
+			return step_fail(&w->step, of.stopped[i]);
 	m.values = (struct value_coding){ VALUE_F32, 0, 0, 0 };
 	m.coding = CODING_DENSE;
 	m.scale = 1;
 	m.payload_bytes = at->span * (uint32_t)sizeof(float);
-	message_head(&m, crc, slot);
+	message_head(&m, crc32c_of_parts(of.crc, parts), slot);
 	upload_stage(w, &m, there ? &placed : NULL);
 	w->model.stats->pushed_elements += at->span;
 	if (!there)
@@ -120,6 +156,31 @@ static int pull_fits(const struct worker *w, uint32_t shard, const uint8_t *entr
 	       !expect->welcome(w, shard, m);
 }
 
+/* A payload that threads add part by part. */
+struct adding {
+	const struct worker *w;
+	const uint8_t *payload;
+	uint64_t first; /* coordinate of the first value */
+	int nonfinite[TEAM_PARTS];
+	struct crc_part crc[TEAM_PARTS];
+};
+
+static void add_part(void *context, unsigned part, uint64_t begin, uint64_t end)
+{
+	struct adding *of = context;
+	float value[DENSE_PIECE];
+	uint32_t crc = 0, n;
+	int nonfinite = 0;
+
+	for (uint32_t i = (uint32_t)begin; i < end; i += n) {
+		n = dense_here(of->payload, (uint32_t)end, i);
+		nonfinite |= dense_take(of->payload + sizeof *value * i, n, value, &crc);
+		target_add(of->w, of->first + i, NULL, value, n);
+	}
+	of->nonfinite[part] = nonfinite;
+	of->crc[part] = (struct crc_part){ crc, (end - begin) * sizeof *value };
+}
+
 /* Adds the payload while checking it, so that another rank's memory is read only once. Whether the
  * checksum is right is known only after everything was added. If it is wrong, the job ends, because
  * the target then has wrong values. A correct owner does not write to the entry meanwhile, because
@@ -128,18 +189,16 @@ static int pull_fits(const struct worker *w, uint32_t shard, const uint8_t *entr
 static const char *add_checked(const struct worker *w, const uint8_t *payload, uint32_t span,
 			       uint32_t payload_crc, uint64_t first)
 {
-	float value[DENSE_PIECE];
-	uint32_t crc = 0;
-	int nonfinite = 0;
+	struct adding of = { .w = w, .payload = payload, .first = first };
+	const unsigned parts = team_split(scratch_team(w->scratch), span, VECTOR_LINE, add_part,
+					  &of);
 
-	for (uint32_t i = 0, n; i < span; i += n) {
-		n = dense_here(payload, span, i);
-		nonfinite |= dense_take(payload + sizeof *value * i, n, value, &crc);
-		target_add(w, first + i, NULL, value, n);
-	}
-	if (crc != payload_crc)
+	if (crc32c_of_parts(of.crc, parts) != payload_crc)
 		return "the payload's checksum is wrong";
-	return nonfinite ? message_nonfinite : NULL;
+	for (unsigned i = 0; i < parts; i++)
+		if (of.nonfinite[i])
+			return message_nonfinite;
+	return NULL;
 }
 
 /* Checks the payload while copying it to memory that the device reads. It is thus read only once,

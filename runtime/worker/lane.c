@@ -680,8 +680,9 @@ int lane_take(struct lanes *lanes, uint32_t shard, struct message *m, uint8_t **
 
 	set_down(lanes, io, DOWN_IDLE);
 	*copy = io->buffer;
-	if (!io->read_status && !message_copy(io->buffer, lane_last_bytes(lanes, shard), io->buffer,
-					      lanes->of.layout->shards[shard].delta_bytes, m, &why))
+	if (!io->read_status &&
+	    !message_copy(lanes->of.team, io->buffer, lane_last_bytes(lanes, shard), io->buffer,
+			  lanes->of.layout->shards[shard].delta_bytes, m, &why))
 		return 1;
 	if (++io->torn > TORN_MAX)
 		job_fail(lanes->of.job, SLUICE_EWIRE, peer, "version %llu of shard %u from %s: %s",

@@ -25,6 +25,7 @@ struct lanes_attr {
 	unsigned n_phases; /* number of phases in a step */
 	sluice_model_stats *stats;
 	struct stopwatch *stopwatch;
+	struct team *team; /* threads that help to check messages, or NULL */
 };
 /* Returns 0 or SLUICE_ENOMEM. */
 int lanes_open(const struct lanes_attr *attr, struct lanes **out);

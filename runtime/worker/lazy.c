@@ -265,8 +265,8 @@ static void follow(struct worker *w)
 		struct message m;
 		const char *why;
 
-		if (message_copy(slot, at->slot_bytes, slot, at->slot_bytes, &m, &why) ||
-		    message_decode(&m, slot, sent.index, sent.value, &why))
+		if (message_copy(NULL, slot, at->slot_bytes, slot, at->slot_bytes, &m, &why) ||
+		    message_decode(NULL, &m, slot, sent.index, sent.value, &why))
 			continue; /* does not happen, because this worker wrote the message */
 		sparse_add(w->lazy->reference + at->begin,
 			   m.coding == CODING_DENSE ? NULL : sent.index, sent.value, m.count);

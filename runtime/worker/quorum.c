@@ -273,7 +273,7 @@ static void take_common(struct worker *w, uint32_t shard, const struct message *
 		read_again(w, shard);
 		return;
 	}
-	if (why || message_decode(m, copy, NULL, base, &why)) {
+	if (why || message_decode(NULL, m, copy, NULL, base, &why)) {
 		lane_refuse(w->lanes, shard, why);
 		return;
 	}

@@ -12,6 +12,7 @@
 #include "worker/nonfinite.h"
 #include "worker/state.h"
 #include "base/error.h"
+#include "base/team.h"
 #include "compress/clip_rules.h"
 #include "compress/moments.h"
 #include <math.h>
@@ -230,6 +231,36 @@ static int selection_adds(const struct worker *w, const struct vector *grad)
 	return vector_floats(grad) && plan_takes(w->rules.plan, PATH_FOLD, traits);
 }
 
+/* A fold that threads make part by part. */
+struct folding {
+	const struct worker *w;
+	const struct input *in;
+	float factor;
+	int late;               /* 1: the signal is checked while it is folded */
+	int spoilt[TEAM_PARTS]; /* 1: it is not finite */
+};
+
+static void fold_part(void *context, unsigned part, uint64_t begin, uint64_t end)
+{
+	struct folding *of = context;
+	const struct worker *w = of->w;
+	const uint64_t first = of->in->begin;
+	float room[CHUNK];
+	of->spoilt[part] = 0;
+	for (uint64_t at = begin; at < end; at += CHUNK) {
+		const size_t n = end - at < CHUNK ? end - at : CHUNK;
+		const float *g = read_signal(w, of->in, at, n, room);
+		if (of->late && first_nonfinite(g, n) < n) {
+			of->spoilt[part] = 1;
+			return;
+		}
+		if (w->rules.recipe->signal.noise > 0)
+			g = with_noise(w, of->in, at, n, g, room);
+		recall(w, first + at, n);
+		fold(w, first + at, g, n, of->factor);
+	}
+}
+
 /* With nonfinite=skip, checks all parameters and not only those of the fragment. If one of them is
  * not finite, the common parameters will replace them all. */
 static int judge_drift(struct worker *w, const struct vector *params, uint64_t begin,
@@ -289,17 +320,11 @@ int signal_fold(struct worker *w, const struct vector *grad, const struct vector
 		fold_blocks(w, &in, factor);
 		return 0;
 	}
-	for (uint64_t at = 0; at < count; at += CHUNK) {
-		size_t n = count - at < CHUNK ? count - at : CHUNK;
-		float room[CHUNK];
-		const float *g = read_signal(w, &in, at, n, room);
-		if (late && first_nonfinite(g, n) < n)
+	struct folding of = { .w = w, .in = &in, .factor = factor, .late = late };
+	const unsigned parts = team_split(scratch_team(w->scratch), count, CHUNK, fold_part, &of);
+	for (unsigned i = 0; i < parts; i++)
+		if (of.spoilt[i])
 			return judge(w, grad, 0, begin, count);
-		if (w->rules.recipe->signal.noise > 0)
-			g = with_noise(w, &in, at, n, g, room);
-		recall(w, begin + at, n);
-		fold(w, begin + at, g, n, factor);
-	}
 	return 0;
 }
 

@@ -3,6 +3,7 @@
 #include "worker/target.h"
 #include "base/arguments.h"
 #include "base/log.h"
+#include "base/team.h"
 #include "compress/sparse.h"
 #include "model/device_half.h"
 #include "model/kept.h"
@@ -415,20 +416,40 @@ int target_entries(const struct worker *w, uint32_t count, struct entries *to)
 	return target_lands(w) ? half_land(w->half, count, &to->index, &to->value) : 0;
 }
 
+/* A delta that threads add part by part. */
+struct delta {
+	const struct target *t;
+	int set; /* 1: the values replace the elements */
+	uint64_t first;
+	const uint32_t *index;
+	const float *value;
+};
+
+static void add_part(void *context, unsigned part, uint64_t begin, uint64_t end)
+{
+	const struct delta *d = context;
+	const struct target *t = d->t;
+	const uint32_t *index = d->index ? d->index + begin : NULL, n = (uint32_t)(end - begin);
+	const uint64_t first = d->first + (index ? 0 : begin);
+	const float *value = d->value + begin;
+
+	(void)part;
+	if (!t->flat)
+		vector_change(t->vector, first, index, value, n, d->set);
+	else
+		(d->set ? sparse_set : sparse_add)(t->flat + first, index, value, n);
+	if (t->follow == FOLLOW_CHANGES)
+		vector_follow(t->vector, first, index, n, t->flat);
+}
+
 int target_add(const struct worker *w, uint64_t first, const uint32_t *index, const float *value,
 	       uint32_t n)
 {
-	const struct target *t = w->into;
-	const int set = recipe_averages(w->rules.recipe);
+	struct delta d = { w->into, recipe_averages(w->rules.recipe), first, index, value };
 
-	if (t->there)
+	if (d.t->there)
 		return add_there(w, first, index, value, n);
-	if (!t->flat)
-		vector_change(t->vector, first, index, value, n, set);
-	else
-		(set ? sparse_set : sparse_add)(t->flat + first, index, value, n);
-	if (t->follow == FOLLOW_CHANGES)
-		vector_follow(t->vector, first, index, n, t->flat);
+	team_split(scratch_team(w->scratch), n, VECTOR_LINE, add_part, &d);
 	return 0;
 }
 

@@ -62,7 +62,7 @@ static int stage_encoded(struct worker *w, const struct message *m, size_t bytes
 int upload_encode(struct worker *w, struct message *m, const uint32_t *index, const float *value)
 {
 	const size_t bytes = message_encode(
-		m, index, value, compressor_entries(w->compressor).value,
+		NULL, m, index, value, compressor_entries(w->compressor).value,
 		lane_slot(w->lanes, m->shard, m->seq), w->layout->shards[m->shard].slot_bytes);
 
 	if (!bytes && index)

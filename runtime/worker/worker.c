@@ -380,7 +380,7 @@ static void take_delta(struct worker *w, uint32_t shard, struct message *m, uint
 		job_fail(job, rc, job->rank, "%s", sluice_last_error());
 		return;
 	}
-	if (why || message_decode(m, copy, to.index, to.value, &why) ||
+	if (why || message_decode(scratch_team(w->scratch), m, copy, to.index, to.value, &why) ||
 	    hooks_note(w, shard, copy + note, lane_last_bytes(w->lanes, shard) - note, &why)) {
 		lane_refuse(w->lanes, shard, why);
 		return;

@@ -150,7 +150,7 @@ int worker_open(sluice_model *model)
 
 	if (!rc)
 		rc = scratch_open(0, layout_largest(l, -1).room, selects_from(l, recipe),
-				  model_team(model, selects_from(l, recipe)), &w->scratch);
+				  model_team(model), &w->scratch);
 	if (!rc)
 		rc = open_spans(w);
 	if (!rc)
@@ -166,7 +166,8 @@ int worker_open(sluice_model *model)
 						      .step = &w->step,
 						      .n_phases = w->rules.schedule->n_phases,
 						      .stats = w->model.stats,
-						      .stopwatch = w->model.stopwatch },
+						      .stopwatch = w->model.stopwatch,
+						      .team = scratch_team(w->scratch) },
 				&w->lanes);
 	if (!rc)
 		worker_restart(w, 0);

@@ -62,7 +62,7 @@ static int receive(const uint8_t *slot, size_t size, struct message *m, uint32_t
 
 	*index = NULL;
 	*value = NULL;
-	if (!message_copy(slot, size, copy, size, m, &why)) {
+	if (!message_copy(NULL, slot, size, copy, size, m, &why)) {
 		want.kind = m->kind;
 		/* The time to find a seeded support grows with the shard, whose size receivers
 		 * know. */
@@ -73,7 +73,7 @@ static int receive(const uint8_t *slot, size_t size, struct message *m, uint32_t
 		if (!message_check(m, &want, &why)) {
 			*index = get_memory(has_positions(m) ? 4 * (size_t)m->count : 0);
 			*value = get_memory(m->kind == MESSAGE_SUPPORT ? 0 : 4 * (size_t)m->count);
-			accepted = !message_decode(m, copy, *index, *value, &why);
+			accepted = !message_decode(NULL, m, copy, *index, *value, &why);
 		}
 	}
 	require(accepted || (why && *why), "refused without a reason");
@@ -123,7 +123,7 @@ static void expect_round_trip(const struct message *first, const uint32_t *index
 	m.agreed = m.coding == CODING_AGREED;
 	m.seeded = m.coding == CODING_SEEDED;
 	m.densest = m.coding == CODING_RICE;
-	length = message_encode(&m, sent, value, decoded, out, bound);
+	length = message_encode(NULL, &m, sent, value, decoded, out, bound);
 	require(length <= bound && length == MESSAGE_HEADER_BYTES + m.payload_bytes, "length");
 	require(m.payload_bytes <= first->payload_bytes, "a longer coding was chosen");
 	require(receive(out, length, &got, &got_index, &got_value), "own message refused");

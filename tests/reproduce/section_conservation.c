@@ -81,8 +81,8 @@ static int heaviest_first(const struct seat *seat)
 	struct message m;
 	const char *why;
 
-	if (message_copy(slot, bytes, copy, sizeof copy, &m, &why) ||
-	    message_decode(&m, copy, index, value, &why))
+	if (message_copy(NULL, slot, bytes, copy, sizeof copy, &m, &why) ||
+	    message_decode(NULL, &m, copy, index, value, &why))
 		return 0;
 	for (uint32_t i = 0; i < m.count; i++)
 		least = fminf(least, value[i] != 0 ? fabsf(value[i]) : INFINITY);

@@ -116,8 +116,8 @@ static uint32_t recount(struct tally *t, const uint8_t *bytes, size_t n, int up,
 	struct message m;
 	const char *why;
 
-	if (message_copy(bytes, n, t->copy, n, &m, &why) ||
-	    message_decode(&m, t->copy, t->index, t->value, &why))
+	if (message_copy(NULL, bytes, n, t->copy, n, &m, &why) ||
+	    message_decode(NULL, &m, t->copy, t->index, t->value, &why))
 		return 0;
 	if ((up && t->seeded) || m.coding == CODING_DENSE)
 		*expected += MESSAGE_HEADER_BYTES + bytes_of_values(values, m.count);

@@ -151,10 +151,10 @@ static void run_few_bits(struct bench *b, enum subject s)
 	uint64_t began = now_ns();
 	float scale = few_bits_fit(&values, b->value, b->k, 0);
 
-	few_bits_encode(&values, scale, b->value, b->k, &rounding, b->bytes, b->got_value);
+	few_bits_encode(NULL, &values, scale, b->value, b->k, &rounding, b->bytes, b->got_value);
 	samples_add(&b->encode[s], seconds_since(began));
 	began = now_ns();
-	if (few_bits_decode(&values, scale, b->bytes, b->k, b->got_value, &why))
+	if (few_bits_decode(NULL, &values, scale, b->bytes, b->k, b->got_value, &why))
 		b->trouble = why;
 	samples_add(&b->decode[s], seconds_since(began));
 	b->length[s] = few_bits_bytes(&values, b->k);
@@ -178,12 +178,12 @@ static void run_message(struct bench *b)
 	const char *why = NULL;
 	uint64_t began = now_ns();
 	/* As in a step, the decoded values replace the originals, which they equal for f32. */
-	size_t n = message_encode(&m, b->index, b->value, b->value, b->bytes, b->capacity);
+	size_t n = message_encode(NULL, &m, b->index, b->value, b->value, b->bytes, b->capacity);
 
 	samples_add(&b->encode[MESSAGE], seconds_since(began));
 	began = now_ns();
-	if (message_copy(b->bytes, n, b->bytes, n, &m, &why) ||
-	    message_decode(&m, b->bytes, b->got, b->got_value, &why))
+	if (message_copy(NULL, b->bytes, n, b->bytes, n, &m, &why) ||
+	    message_decode(NULL, &m, b->bytes, b->got, b->got_value, &why))
 		b->trouble = why;
 	samples_add(&b->decode[MESSAGE], seconds_since(began));
 	b->length[MESSAGE] = n;

@@ -78,6 +78,28 @@ TEST(crc32c__pieces_give_the_crc_of_the_whole)
 	}
 }
 
+TEST(crc32c__the_crcs_of_parts_give_the_crc_of_the_whole)
+{
+	enum { LONG = 70000 };
+	uint8_t *bytes = malloc(LONG);
+
+	assert_non_null(bytes);
+	fill_random(bytes, LONG);
+	for (size_t n = 0; n <= LONG; n = n * 3 + 1)
+		for (size_t cut = 0; cut <= n; cut += 1 + n / 7) {
+			const size_t half = cut / 2;
+			const struct crc_part part[] = {
+				{ crc32c(5, bytes, half), half },
+				{ crc32c(0, bytes + half, cut - half), cut - half },
+				{ crc32c(0, bytes + cut, n - cut), n - cut },
+			};
+
+			assert_int_equal(crc32c_of_parts(part, 3), crc32c(5, bytes, n));
+			assert_int_equal(crc32c_of_parts(part, 1), part[0].crc);
+		}
+	free(bytes);
+}
+
 TEST(digest64__any_flipped_bit_changes_it)
 {
 	uint8_t bytes[200];

@@ -56,10 +56,10 @@ static inline float there_and_back(struct value_coding *c, size_t n, uint64_t st
 
 	assert_true(few_bits_valid(c, scale, &why));
 	memset(bytes, 0xa5, sizeof(bytes));
-	few_bits_encode(c, scale, v, n, &rounding, bytes, sent);
+	few_bits_encode(NULL, c, scale, v, n, &rounding, bytes, sent);
 	for (size_t i = length; i < sizeof(bytes); i++)
 		assert_int_equal(bytes[i], 0xa5);
-	if (few_bits_decode(c, scale, bytes, n, got, &why))
+	if (few_bits_decode(NULL, c, scale, bytes, n, got, &why))
 		fail_msg("refused: %s", why);
 	assert_memory_equal(got, sent, n * sizeof(*got));
 	return scale;

@@ -277,14 +277,14 @@ TEST(message__seeded_support__is_read_without_an_index_on_the_wire)
 		assert_true(index[i] < SPAN && (!i || index[i] > index[i - 1]));
 		value[i] = (float)i;
 	}
-	size_t n = message_encode(&m, index, value, decoded, bytes, sizeof bytes);
+	size_t n = message_encode(NULL, &m, index, value, decoded, bytes, sizeof bytes);
 	assert_int_equal(n, MESSAGE_HEADER_BYTES + 4 * K);
-	assert_int_equal(message_copy(bytes, n, copy, sizeof copy, &back, &why), 0);
-	assert_int_equal(message_decode(&back, copy, got, read, &why), 0);
+	assert_int_equal(message_copy(NULL, bytes, n, copy, sizeof copy, &back, &why), 0);
+	assert_int_equal(message_decode(NULL, &back, copy, got, read, &why), 0);
 	assert_memory_equal(got, index, sizeof index);
 	assert_memory_equal(read, value, sizeof value);
 	back.payload_bytes += 4;
-	assert_int_not_equal(message_decode(&back, copy, got, read, &why), 0);
+	assert_int_not_equal(message_decode(NULL, &back, copy, got, read, &why), 0);
 }
 
 /* Ten tensors with ever smaller values: each sends its own share. */
@@ -389,7 +389,7 @@ TEST(message__64_of_each_4096_in_twomeans_with_the_small_coding__takes_9_7_bits_
 	for (size_t i = 0; i < SENT; i++)
 		value[i] = v[index[i]];
 
-	const size_t bytes = message_encode(&m, index, value, value, out, bound);
+	const size_t bytes = message_encode(NULL, &m, index, value, value, out, bound);
 
 	assert_int_equal(m.coding, CODING_RICE);
 	assert_in_range(8 * bytes * 10, 1, 97 * (size_t)SENT);

@@ -85,15 +85,16 @@ TEST(peek__a_header__is_what_a_copy_says_whatever_the_payload_is)
 	const char *why = "";
 	uint32_t crc = 0;
 	fill(value, 100, 5);
-	size_t n = message_encode(&m, NULL, value, value, bytes, sizeof bytes);
-	assert_int_equal(message_copy(bytes, n, copy, sizeof copy, &copied, &why), 0);
+	size_t n = message_encode(NULL, &m, NULL, value, value, bytes, sizeof bytes);
+	assert_int_equal(message_copy(NULL, bytes, n, copy, sizeof copy, &copied, &why), 0);
 	assert_int_equal(message_peek(bytes, n, &seen, &crc, &why), 0);
 	assert_true(dense_plain(&seen) && seen.rank == 3 && seen.count == 100 &&
 		    copied.count == 100);
 	assert_int_equal(crc, crc32c(0, value, sizeof value));
 	bytes[n - 1] ^= 1;
 	assert_int_equal(message_peek(bytes, n, &seen, &crc, &why), 0);
-	assert_int_equal(message_copy(bytes, n, copy, sizeof copy, &copied, &why), SLUICE_EWIRE);
+	assert_int_equal(message_copy(NULL, bytes, n, copy, sizeof copy, &copied, &why),
+			 SLUICE_EWIRE);
 	assert_int_equal(message_peek(bytes, n - 1, &seen, &crc, &why),
 			 SLUICE_EWIRE); /* the message does not fit */
 	assert_int_equal(message_peek(bytes, MESSAGE_HEADER_BYTES - 1, &seen, &crc, &why),

@@ -277,7 +277,7 @@ TEST(message__6_percent_in_twomeans__take_at_most_47_hundredths_of_a_bit_a_coord
 		m.count += fabsf(z) > threshold;
 	}
 	assert_true(m.count > 0.0595 * SPAN && m.count < 0.0605 * SPAN);
-	length = message_encode(&m, index, value, value, out, cap);
+	length = message_encode(NULL, &m, index, value, value, out, cap);
 	assert_int_equal(m.coding, CODING_RICE);
 	assert_true(length > 0 && 8.0 * (double)length <= 0.47 * SPAN);
 	free(index);
@@ -298,12 +298,14 @@ TEST(few_bits__infinite_value__is_told_and_receiver_refuses)
 
 			for (size_t i = 0; i < 24; i++)
 				v[i] = i == 11 ? (float)sign * INFINITY : (float)i - 11;
-			assert_int_equal(
-				few_bits_encode(&codings[c], 1, v, 24, &rounding, bytes, sent), 11);
+			assert_int_equal(few_bits_encode(NULL, &codings[c], 1, v, 24, &rounding,
+							 bytes, sent),
+					 11);
 			if (codings[c].type != VALUE_UNIFORM) /* wrote nothing */
 				continue;
-			assert_int_equal(few_bits_decode(&codings[c], 1, bytes, 24, got, &why),
-					 SLUICE_EWIRE);
+			assert_int_equal(
+				few_bits_decode(NULL, &codings[c], 1, bytes, 24, got, &why),
+				SLUICE_EWIRE);
 			assert_non_null(strstr(why, "not finite"));
 		}
 	for (size_t b = 0; b < 2; b++) {
@@ -314,8 +316,8 @@ TEST(few_bits__infinite_value__is_told_and_receiver_refuses)
 		v[11] = bad[b];
 		float range = few_bits_fit(&coding, v, 24, 7); /* 7: the largest magnitude in the
 								  vector before this shard */
-		assert_int_equal(few_bits_encode(&coding, range, v, 24, &rounding, bytes, sent),
-				 11);
+		assert_int_equal(
+			few_bits_encode(NULL, &coding, range, v, 24, &rounding, bytes, sent), 11);
 		assert_false(few_bits_valid(&coding, range, &why));
 		assert_non_null(strstr(why, "must be finite"));
 	}
@@ -354,12 +356,13 @@ TEST(message__few_bits__sparse_and_dense_come_back)
 			assert_true(bound <= sizeof(bytes));
 			uint32_t n = m.count;
 			memset(again, 0, sizeof(again));
-			length = message_encode(&m, share == 1 ? NULL : index, v, sent, bytes,
+			length = message_encode(NULL, &m, share == 1 ? NULL : index, v, sent, bytes,
 						bound);
 			assert_true(length <= bound && m.count == n);
-			assert_int_equal(
-				message_copy(bytes, length, again, sizeof(again), &read, &why), 0);
-			if (message_decode(&read, again, back, got, &why))
+			assert_int_equal(message_copy(NULL, bytes, length, again, sizeof(again),
+						      &read, &why),
+					 0);
+			if (message_decode(NULL, &read, again, back, got, &why))
 				fail_msg("%u in %u: %s", n, N, why);
 			assert_memory_equal(got, sent, n * sizeof(*got));
 			if (read.coding != CODING_DENSE)

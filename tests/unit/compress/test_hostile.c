@@ -67,12 +67,12 @@ static enum stage receive(const struct slot *s, const struct message_expect *wan
 	memset(&r, 0xee, sizeof(r));
 	memset(&m, 0xee, sizeof(m));
 	memset(&untouched, 0xee, sizeof(untouched));
-	if (message_copy(s->bytes, SLOT_BYTES, copy, SLOT_BYTES, &m, why)) {
+	if (message_copy(NULL, s->bytes, SLOT_BYTES, copy, SLOT_BYTES, &m, why)) {
 		refused_by = COPY;
 		assert_memory_equal(&m, &untouched, sizeof(m));
 	} else if (message_check(&m, want, why)) {
 		refused_by = CHECK;
-	} else if (message_decode(&m, copy, r.index, r.value, why)) {
+	} else if (message_decode(NULL, &m, copy, r.index, r.value, why)) {
 		refused_by = DECODE;
 	}
 	assert_memory_equal(copy + SLOT_BYTES, guard, GUARD);
@@ -177,16 +177,16 @@ TEST(copy__slot_or_buffer_too_small_is_refused)
 
 		assert_non_null(exact);
 		memcpy(exact, s.bytes, n);
-		assert_int_equal(message_copy(exact, n, copy, sizeof(copy), &m, &why),
+		assert_int_equal(message_copy(NULL, exact, n, copy, sizeof(copy), &m, &why),
 				 SLUICE_EWIRE);
-		assert_int_equal(message_copy(s.bytes, SLOT_BYTES, exact, n, &m, &why),
+		assert_int_equal(message_copy(NULL, s.bytes, SLOT_BYTES, exact, n, &m, &why),
 				 SLUICE_EWIRE);
 		free(exact);
 	}
-	assert_int_equal(message_copy(s.bytes, SLOT_BYTES, copy, 96 + s.payload_bytes, &m, &why),
-			 0);
-	assert_int_equal(message_copy(s.bytes, 96 + s.payload_bytes, copy, sizeof(copy), &m, NULL),
-			 0);
+	assert_int_equal(
+		message_copy(NULL, s.bytes, SLOT_BYTES, copy, 96 + s.payload_bytes, &m, &why), 0);
+	assert_int_equal(
+		message_copy(NULL, s.bytes, 96 + s.payload_bytes, copy, sizeof(copy), &m, NULL), 0);
 }
 
 /* Writes one file: a byte of options for the fuzz target (0: none), then the message. */
@@ -225,7 +225,7 @@ static int write_coded(const char *folder, const char *name, uint32_t span, uint
 		value[i] = (float)i - 7.3f;
 	}
 	return write_seed(folder, name, out,
-			  message_encode(&m, index, value, value, out, sizeof(out)));
+			  message_encode(NULL, &m, index, value, value, out, sizeof(out)));
 }
 
 static int write_encoded(const char *folder, const char *name, uint32_t span, uint32_t count,

@@ -79,7 +79,7 @@ TEST(size__delta_costs_what_the_design_says)
 
 		assert_non_null(value);
 		assert_true(bits > 0.95 * expected[i].bits && bits < 1.05 * expected[i].bits);
-		message_encode(&m, index, value, value, out, bound);
+		message_encode(NULL, &m, index, value, value, out, bound);
 		assert_int_equal(m.coding, CODING_DELTA);
 		free(value);
 		free(out);

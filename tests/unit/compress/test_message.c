@@ -24,7 +24,7 @@ TEST(header__fields_are_at_their_offsets)
 
 	m.kind = MESSAGE_DELTA;
 	m.divisor = 8;
-	length = message_encode(&m, index, value, decoded, h, sizeof(h));
+	length = message_encode(NULL, &m, index, value, decoded, h, sizeof(h));
 	assert_memory_equal(h, "SLC1", 4);
 	assert_int_equal(get_le16(h + 4), SLUICE_WIRE_VERSION);
 	assert_int_equal(h[6], 2);
@@ -78,10 +78,11 @@ TEST(canonical__all_values_with_or_without_index_give_equal_bytes)
 	for (uint32_t span = 0; span <= 5; span++) {
 		struct message a = example(span, span, VALUE_F16), b = example(span, 0, VALUE_F16);
 		float decoded[5];
-		size_t length = message_encode(&a, index, value, decoded, with, sizeof(with));
+		size_t length = message_encode(NULL, &a, index, value, decoded, with, sizeof(with));
 
-		assert_int_equal(message_encode(&b, NULL, value, decoded, without, sizeof(without)),
-				 length);
+		assert_int_equal(
+			message_encode(NULL, &b, NULL, value, decoded, without, sizeof(without)),
+			length);
 		assert_memory_equal(with, without, length);
 	}
 }
@@ -107,7 +108,7 @@ TEST(choice__of_equal_lengths_raw_before_bitmap_before_delta_before_dense)
 		struct message m = example(equal[i].span, equal[i].count, VALUE_F32);
 		float decoded[3];
 
-		message_encode(&m, equal[i].index, value, decoded, out, sizeof(out));
+		message_encode(NULL, &m, equal[i].index, value, decoded, out, sizeof(out));
 		assert_int_equal(m.coding, equal[i].best);
 	}
 }
@@ -122,11 +123,11 @@ TEST(decoded__may_alias_value)
 		struct message sparse = example(1000, 2, type), dense = example(3, 2, type);
 
 		memcpy(in_place, value, sizeof(value));
-		message_encode(&sparse, few, value, decoded, out, sizeof(out));
-		message_encode(&sparse, few, in_place, in_place, out, sizeof(out));
+		message_encode(NULL, &sparse, few, value, decoded, out, sizeof(out));
+		message_encode(NULL, &sparse, few, in_place, in_place, out, sizeof(out));
 		assert_memory_equal(in_place, decoded, sizeof(decoded));
 		memcpy(in_place, value, sizeof(value));
-		message_encode(&dense, most, in_place, in_place, out, sizeof(out));
+		message_encode(NULL, &dense, most, in_place, in_place, out, sizeof(out));
 		assert_memory_equal(in_place, decoded, sizeof(decoded));
 	}
 }
@@ -158,13 +159,13 @@ TEST(encode__value_that_is_not_finite__makes_no_message_and_says_which)
 						index[i] = i + (i > 2000) * (span - 5000);
 						value[i] = (float)i - 2500;
 					}
-					assert_true(message_encode(&m, index, value, decoded, out,
-								   BOUND) > 0);
+					assert_true(message_encode(NULL, &m, index, value, decoded,
+								   out, BOUND) > 0);
 					m = example(span, 5000, codings[c].type);
 					m.values = codings[c];
 					value[places[b / COUNT_OF(bad)]] = bad[b % COUNT_OF(bad)];
 					assert_int_equal(
-						message_encode(&m, span > 5000 ? index : NULL,
+						message_encode(NULL, &m, span > 5000 ? index : NULL,
 							       value, aliased ? value : decoded,
 							       out, BOUND),
 						0);
@@ -187,10 +188,10 @@ TEST(copy__slot_changing_meanwhile_gives_one_whole_message_or_none)
 	assert_true(slot != MAP_FAILED);
 	for (int i = 0; i < SPAN; i++)
 		value[i] = (float)i;
-	length = message_encode(&m, NULL, value, decoded, first, BOUND);
+	length = message_encode(NULL, &m, NULL, value, decoded, first, BOUND);
 	for (int i = 0; i < SPAN; i++)
 		value[i] = (float)-i;
-	assert_int_equal(message_encode(&m, NULL, value, decoded, second, BOUND), length);
+	assert_int_equal(message_encode(NULL, &m, NULL, value, decoded, second, BOUND), length);
 	memcpy(slot, first, length);
 	peer = fork();
 	assert_true(peer >= 0);
@@ -203,9 +204,9 @@ TEST(copy__slot_changing_meanwhile_gives_one_whole_message_or_none)
 	for (int i = 0; i < TRIES; i++) {
 		const char *why;
 
-		if (message_copy(slot, BOUND, copy, BOUND, &m, &why))
+		if (message_copy(NULL, slot, BOUND, copy, BOUND, &m, &why))
 			continue;
-		assert_int_equal(message_decode(&m, copy, NULL, decoded, &why), 0);
+		assert_int_equal(message_decode(NULL, &m, copy, NULL, decoded, &why), 0);
 		assert_true(!memcmp(copy, first, length) || !memcmp(copy, second, length));
 	}
 	kill(peer, SIGKILL);

@@ -163,12 +163,12 @@ TEST(uniform__cut_at_a_block__rounds_the_same)
 	struct rounding rounding = { .stream = { RANDOM_ROUND, 1, 9, 0 }, .first = 1001 };
 
 	fill(5, 0);
-	few_bits_encode(&c, 1, v, N, &rounding, bytes, sent);
+	few_bits_encode(NULL, &c, 1, v, N, &rounding, bytes, sent);
 	rounding.first += 640;
-	few_bits_encode(&c, 1, v + 640, N - 640, &rounding, bytes, got);
+	few_bits_encode(NULL, &c, 1, v + 640, N - 640, &rounding, bytes, got);
 	assert_memory_equal(sent + 640, got, (N - 640) * sizeof(*got));
 	rounding.stream.seed = 1;
-	few_bits_encode(&c, 1, v + 640, N - 640, &rounding, bytes, got);
+	few_bits_encode(NULL, &c, 1, v + 640, N - 640, &rounding, bytes, got);
 	assert_memory_not_equal(sent + 640, got, (N - 640) * sizeof(*got));
 }
 
@@ -206,7 +206,7 @@ TEST(uniform__any_first_and_length__each_value_takes_the_number_of_its_coordinat
 				    round % 3 ? 0 :
 						90) +
 				   1 + random_bits(&r) % 5;
-		few_bits_encode(&c, 1, v, n, &rounding, bytes, sent);
+		few_bits_encode(NULL, &c, 1, v, n, &rounding, bytes, sent);
 		for (size_t i = 0; i < n; i++) {
 			const uint64_t coordinate = rounding.first +
 						    (rounding.index ? index[i] : i);
@@ -251,9 +251,9 @@ TEST(uniform__errors_of_other_coordinates_steps_and_ranks__are_not_correlated)
 						     .index = index };
 
 			memcpy(before, now, sizeof(now));
-			few_bits_encode(&c, 1, v, N, &rounding, bytes, now);
+			few_bits_encode(NULL, &c, 1, v, N, &rounding, bytes, now);
 			rounding.stream.rank = 1;
-			few_bits_encode(&c, 1, v, N, &rounding, bytes, other);
+			few_bits_encode(NULL, &c, 1, v, N, &rounding, bytes, other);
 			for (size_t lag = 1; step && lag <= LAGS; lag++)
 				neighbours[lag - 1] += correlation(now + 1, now + 1 + lag,
 								   N - 1 - lag, p);
@@ -276,14 +276,14 @@ TEST(uniform__positions_given__round_by_the_numbers_of_their_coordinates)
 	uint32_t n = 0;
 
 	fill(6, 0);
-	few_bits_encode(&c, 1, v, N, &all, bytes, sent);
+	few_bits_encode(NULL, &c, 1, v, N, &all, bytes, sent);
 	for (uint32_t i = 0; i < N; i++)
 		if (fabsf(v[i]) == largest_magnitude(v, N) || i % 3 == 0)
 			index[n++] = i;
 	for (uint32_t i = 0; i < n; i++)
 		v[i] = v[index[i]];
 	some.index = index;
-	few_bits_encode(&c, 1, v, n, &some, bytes, got);
+	few_bits_encode(NULL, &c, 1, v, n, &some, bytes, got);
 	for (uint32_t i = 0; i < n; i++)
 		assert_true(got[i] == sent[index[i]]);
 }

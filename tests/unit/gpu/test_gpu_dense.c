@@ -181,8 +181,8 @@ static void expect_part(const struct variant *v, struct side *s, size_t p, int s
 			     .first = part->begin,
 			     .range = range };
 	float *decoded = memory(part->span * sizeof(float));
-	const size_t bytes = message_encode(&m, empty ? &nothing : NULL, value, decoded, s->encoded,
-					    s->room) -
+	const size_t bytes = message_encode(NULL, &m, empty ? &nothing : NULL, value, decoded,
+					    s->encoded, s->room) -
 			     HEADER;
 
 	assert_true(sent->packed);

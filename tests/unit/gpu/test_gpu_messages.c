@@ -71,7 +71,7 @@ static void expect_same_bytes(const struct list *l, enum value_type type, int de
 	uint8_t *here = memory(cap), *got = memory(cap + SLACK);
 	float *decoded = memory(count), *got_decoded = memory(count);
 	uint32_t *shifted = memory(count);
-	size_t bytes = message_encode(&m, l->index, l->value, decoded, here, cap) -
+	size_t bytes = message_encode(NULL, &m, l->index, l->value, decoded, here, cap) -
 		       MESSAGE_HEADER_BYTES;
 	struct device_selector *s;
 	struct device_packed packed;
@@ -251,7 +251,8 @@ static void expect_same_push(float *residual, const float *grad, size_t n, size_
 		m.count = count;
 		if (!sent[p].packed)
 			continue;
-		size_t bytes = message_encode(&m, relative, value, decoded, here, room) - HEADER;
+		size_t bytes = message_encode(NULL, &m, relative, value, decoded, here, room) -
+			       HEADER;
 		assert_int_equal(sent[p].coding, m.coding);
 		assert_int_equal(sent[p].payload_bytes, bytes);
 		assert_true(sent[p].scale == m.scale);
@@ -551,7 +552,7 @@ static void compare_quantize(struct value_coding c, uint32_t n, int kind, int li
 	}
 	on_cpu.index = listed ? index : NULL;
 	const float wanted = few_bits_fit(&fitted, v, n, 0.5f);
-	few_bits_encode(&fitted, wanted, v, n, &on_cpu, here, decoded);
+	few_bits_encode(NULL, &fitted, wanted, v, n, &on_cpu, here, decoded);
 	float *value = gpu_memory(v, count);
 	uint32_t *there = gpu_memory(index, count);
 	uint8_t *out = gpu_memory(NULL, bytes + SLACK);

@@ -75,7 +75,7 @@ static void push_spoilt(sluice_model *model, void (*spoil)(struct message *m), s
 		spoil(&m);
 	for (uint32_t i = 0; i < m.count && m.count == RUN; i++)
 		index[i] = 100 + i;
-	size_t n = message_encode(&m, index, value, value, bytes, sizeof bytes);
+	size_t n = message_encode(NULL, &m, index, value, value, bytes, sizeof bytes);
 	CHECK(n <= at->slot_bytes);
 	if (flip)
 		bytes[flip % n] ^= 0x10;
@@ -249,7 +249,7 @@ static void publish_another_step(sluice_model *model, const struct attack *attac
 			     .divisor = 3,
 			     .lr = model->worker->step.lr };
 	uint8_t *entry = delta_log_reserve(&own->log, own->at->delta_bytes);
-	size_t n = message_encode(&m, index, value, value, entry, own->at->delta_bytes);
+	size_t n = message_encode(NULL, &m, index, value, value, entry, own->at->delta_bytes);
 	put_notice(model, STEP, delta_log_commit(&own->log, n), STEP - 1, (uint32_t)n, 0);
 }
 

@@ -67,9 +67,9 @@ static struct result send(const float *x, size_t n, double density, struct value
 			index[m.count] = i;
 			value[m.count++] = x[i];
 		}
-	result.bytes = message_encode(&m, k < n ? index : NULL, value, value, out, cap);
-	assert_int_equal(message_copy(out, cap, copy, cap, &m, &why), 0);
-	assert_int_equal(message_decode(&m, copy, got, value, &why), 0);
+	result.bytes = message_encode(NULL, &m, k < n ? index : NULL, value, value, out, cap);
+	assert_int_equal(message_copy(NULL, out, cap, copy, cap, &m, &why), 0);
+	assert_int_equal(message_decode(NULL, &m, copy, got, value, &why), 0);
 	for (uint32_t i = 0; i < m.count; i++) {
 		const double a = (double)x[m.coding == CODING_DENSE ? i : got[i]];
 

@@ -28,7 +28,7 @@ static size_t bytes_of(struct random *r, double density, struct value_coding val
 			value[m.count++] = random_normal(r);
 			left--;
 		}
-	bytes = message_encode(&m, density < 1 ? index : NULL, value, value, out, cap);
+	bytes = message_encode(NULL, &m, density < 1 ? index : NULL, value, value, out, cap);
 	free(index);
 	free(value);
 	free(out);

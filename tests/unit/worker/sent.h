@@ -17,9 +17,9 @@ static inline struct message decode_into(const uint8_t *bytes, size_t n, uint64_
 	static float value[SENT_MAX];
 	struct message m;
 	const char *why;
-	CHECK_OK(message_copy(bytes, n, copy, sizeof copy, &m, &why));
+	CHECK_OK(message_copy(NULL, bytes, n, copy, sizeof copy, &m, &why));
 	m.stream.seed = seed;
-	CHECK_OK(message_decode(&m, copy, index, value, &why));
+	CHECK_OK(message_decode(NULL, &m, copy, index, value, &why));
 	for (uint32_t i = 0; i < m.count; i++)
 		dense[begin + (m.coding == CODING_DENSE ? i : index[i])] = value[i];
 	return m;

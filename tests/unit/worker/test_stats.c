@@ -28,7 +28,7 @@ static uint32_t elements_of(const uint8_t *bytes, size_t n)
 	static uint8_t copy[1 << 16];
 	struct message m;
 	const char *why;
-	CHECK_OK(message_copy(bytes, n, copy, sizeof copy, &m, &why));
+	CHECK_OK(message_copy(NULL, bytes, n, copy, sizeof copy, &m, &why));
 	return m.count;
 }
 
@@ -179,8 +179,8 @@ static void decode_sent(const sluice_model *model, float *sent)
 		const uint8_t *message = lane_sent(model->worker->lanes, s, &bytes);
 		const char *why;
 		struct message m;
-		CHECK_OK(message_copy(message, bytes, copy, sizeof copy, &m, &why));
-		CHECK_OK(message_decode(&m, copy, index, value, &why));
+		CHECK_OK(message_copy(NULL, message, bytes, copy, sizeof copy, &m, &why));
+		CHECK_OK(message_decode(NULL, &m, copy, index, value, &why));
 		for (uint32_t i = 0; i < m.count; i++)
 			sent[at->begin + (m.coding == CODING_DENSE ? i : index[i])] = value[i];
 	}
