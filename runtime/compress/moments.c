@@ -12,12 +12,19 @@ static double by_neighbours(double *v, unsigned n)
 	return v[0];
 }
 
-static void end_group(struct moment_sum *s)
+void moments_join(struct moment_sum *s, struct moments of_group)
 {
 	const uint64_t lane = s->groups++ % MOMENT_LANES;
 
-	s->of_all.first[lane] += by_neighbours(s->of_group.first, MOMENT_LANES);
-	s->of_all.second[lane] += by_neighbours(s->of_group.second, MOMENT_LANES);
+	s->of_all.first[lane] += of_group.first;
+	s->of_all.second[lane] += of_group.second;
+}
+
+static void end_group(struct moment_sum *s)
+{
+	moments_join(s,
+		     (struct moments){ .first = by_neighbours(s->of_group.first, MOMENT_LANES),
+				       .second = by_neighbours(s->of_group.second, MOMENT_LANES) });
 	memset(&s->of_group, 0, sizeof(s->of_group));
 }
 

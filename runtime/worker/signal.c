@@ -26,16 +26,24 @@ struct vector signal_vector(const struct worker *w, const void *data, uint64_t c
 	return vector_of(data, count, worker_pushed_type(w), w->grad.scale);
 }
 
-/* Handles NaN and infinity in count elements of a gradient. The first is element `from`, which is
- * coordinate `begin`. Returns the result of nonfinite_pushed(). */
-static int judge(struct worker *w, const struct vector *grad, uint64_t from, uint64_t begin,
-		 uint64_t count)
+/* The values of a gradient that are not finite, which threads look for part by part. */
+struct spoilt {
+	const struct vector *grad;
+	uint64_t from; /* element of the gradient with which the search begins */
+	struct {
+		uint64_t first, n; /* the first one, counted from there, and their number */
+		float value;       /* of the first one */
+	} part[TEAM_PARTS];
+};
+
+static void look_for_spoilt(void *context, unsigned part, uint64_t begin, uint64_t end)
 {
+	struct spoilt *s = context;
 	uint64_t first = 0, bad = 0;
 	float value = 0, room[CHUNK];
-	for (uint64_t at = 0; at < count; at += CHUNK) {
-		size_t n = count - at < CHUNK ? count - at : CHUNK;
-		const float *g = vector_read(grad, from + at, n, room);
+	for (uint64_t at = begin; at < end; at += CHUNK) {
+		size_t n = end - at < CHUNK ? end - at : CHUNK;
+		const float *g = vector_read(s->grad, s->from + at, n, room);
 		size_t i = first_nonfinite(g, n);
 		if (i < n && !bad) {
 			first = at + i;
@@ -44,7 +52,27 @@ static int judge(struct worker *w, const struct vector *grad, uint64_t from, uin
 		for (; i < n; i++)
 			bad += !isfinite(g[i]);
 	}
-	return bad ? nonfinite_pushed(w, 0, begin + first, bad, value) : 0;
+	s->part[part].first = first;
+	s->part[part].n = bad;
+	s->part[part].value = value;
+}
+
+/* Handles NaN and infinity in count elements of a gradient. The first is element `from`, which is
+ * coordinate `begin`. Returns the result of nonfinite_pushed(). */
+static int judge(struct worker *w, const struct vector *grad, uint64_t from, uint64_t begin,
+		 uint64_t count)
+{
+	struct spoilt s = { .grad = grad, .from = from };
+	const unsigned parts = team_split(scratch_team(w->scratch), count, CHUNK, look_for_spoilt,
+					  &s);
+	uint64_t bad = 0;
+	unsigned first = parts;
+	for (unsigned i = 0; i < parts; i++) {
+		first = !bad && s.part[i].n ? i : first;
+		bad += s.part[i].n;
+	}
+	return bad ? nonfinite_pushed(w, 0, begin + s.part[first].first, bad, s.part[first].value) :
+		     0;
 }
 
 /* The input of one push, or of one range of it. */
@@ -66,17 +94,46 @@ static const float *read_signal(const struct worker *w, const struct input *in, 
 				in->from + at, n, room);
 }
 
+/* The sums of a few groups (compress/moments.h), which threads make group by group. */
+enum { GROUP = MOMENT_GROUP * MOMENT_TILE, GROUPS = 32 };
+struct norm {
+	const struct worker *w;
+	const struct input *in;
+	uint64_t first; /* coordinate of the first group */
+	struct moments of_group[GROUPS];
+};
+
+static void sum_groups(void *context, unsigned part, uint64_t begin, uint64_t end)
+{
+	_Static_assert(CHUNK % MOMENT_TILE == 0, "pieces are whole tiles");
+	_Static_assert(GROUP % CHUNK == 0, "groups are whole pieces");
+	struct norm *norm = context;
+	float room[CHUNK];
+	(void)part;
+	for (uint64_t at = begin, n; at < end; at += GROUP) {
+		const uint64_t to = end - at < GROUP ? end : at + GROUP;
+		struct moment_sum sum = { .tiles = 0 };
+		for (uint64_t i = at; i < to; i += n) {
+			n = to - i < CHUNK ? to - i : CHUNK;
+			const float *g = read_signal(norm->w, norm->in, norm->first + i, n, room);
+			moments_add(&sum, (struct moment_terms){ 0, 0 }, g, n);
+		}
+		norm->of_group[at / GROUP] = moments_end(&sum);
+	}
+}
+
 /* Returns the factor that reduces the gradient's 2-norm to the recipe's clip=. The norm is summed
  * in the same order as on GPUs. */
 static float clip(const struct worker *w, const struct input *in)
 {
-	_Static_assert(CHUNK % MOMENT_TILE == 0, "pieces are whole tiles");
 	struct moment_sum sum = { .tiles = 0 };
-	float room[CHUNK];
-	for (uint64_t at = 0; at < in->count; at += CHUNK) {
-		size_t n = in->count - at < CHUNK ? in->count - at : CHUNK;
-		const float *g = read_signal(w, in, at, n, room);
-		moments_add(&sum, (struct moment_terms){ 0, 0 }, g, n);
+	struct norm norm = { .w = w, .in = in };
+	for (uint64_t n; norm.first < in->count; norm.first += n) {
+		const uint64_t left = in->count - norm.first, most = (uint64_t)GROUPS * GROUP;
+		n = left < most ? left : most;
+		team_split(scratch_team(w->scratch), n, GROUP, sum_groups, &norm);
+		for (uint64_t g = 0; g * GROUP < n; g++)
+			moments_join(&sum, norm.of_group[g]);
 	}
 	return clip_factor(moments_end(&sum).second, w->rules.recipe->clip.norm);
 }

@@ -9,7 +9,8 @@ check_PROGRAMS += \
 	tests/unit/test_log \
 	tests/unit/test_module \
 	tests/unit/test_nearest \
-	tests/unit/test_room
+	tests/unit/test_room \
+	tests/unit/test_team
 tests_unit_test_bytes_SOURCES = tests/unit/base/test_bytes.c
 tests_unit_test_conf_SOURCES = tests/unit/base/test_conf.c tests/unit/scratch.h
 tests_unit_test_device_SOURCES = tests/unit/base/test_device.c
@@ -29,3 +30,4 @@ tests_unit_test_module_CPPFLAGS = $(AM_CPPFLAGS) -USLUICE_MODULE_DIR -USLUICE_LI
 tests_unit_test_module_LDADD = $(cases) -ldl
 tests_unit_test_nearest_SOURCES = tests/unit/base/test_nearest.c
 tests_unit_test_room_SOURCES = tests/unit/base/test_room.c tests/unit/scratch.h
+tests_unit_test_team_SOURCES = tests/unit/base/test_team.c

@@ -17,6 +17,7 @@ check_PROGRAMS += \
 	tests/unit/test_select_kernels \
 	tests/unit/test_selector \
 	tests/unit/test_selector_calls \
+	tests/unit/test_shared_messages \
 	tests/unit/test_sketch \
 	tests/unit/test_uniform \
 	tests/unit/test_value_kernels
@@ -42,6 +43,7 @@ tests_unit_test_select_SOURCES = tests/unit/compress/test_select.c $(topk_oracle
 tests_unit_test_select_kernels_SOURCES = tests/unit/compress/test_select_kernels.c tests/unit/vector_kinds.h tests/unit/random.h
 tests_unit_test_selector_SOURCES = tests/unit/compress/test_selector.c $(topk_oracle)
 tests_unit_test_selector_calls_SOURCES = tests/unit/compress/test_selector_calls.c
+tests_unit_test_shared_messages_SOURCES = tests/unit/compress/test_shared_messages.c tests/unit/random.h
 tests_unit_test_sketch_SOURCES = tests/unit/compress/test_sketch.c tests/unit/vector_kinds.h tests/unit/random.h
 tests_unit_test_uniform_SOURCES = tests/unit/compress/test_uniform.c $(few_bits_values)
 tests_unit_test_value_kernels_SOURCES = tests/unit/compress/test_value_kernels.c tests/unit/random.h

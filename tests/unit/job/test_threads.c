@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The threads with which ranks select: how many there are, that models which use them at the same
- * time do not disturb each other, and that a job has the same bits with any number of them. */
+ * The threads of a rank: how many there are, that models which select with them at the same time do
+ * not disturb each other, and that a job has the same bits with any number of them and with any
+ * kernels. */
 #include "compress/select.h"
 #include "base/team.h"
 #include "job/threads.h"
@@ -145,7 +146,9 @@ TEST(team__in_a_forked_child__the_selector_works_alone_and_can_be_closed)
 
 enum { RANKS = 2, COUNT = 2 * SELECT_SHARED_LEAST + 4321, STEPS = 3 };
 
-static const char *const numbers[] = { "1", "2", "3", "8" };
+static const struct {
+	const char *threads, *kernels;
+} numbers[] = { { "1", "auto" }, { "2", "portable" }, { "3", "avx2" }, { "8", "auto" } };
 enum { NUMBERS = sizeof(numbers) / sizeof(*numbers) };
 
 /* The parameters of rank 0 after each step of each job. */
@@ -176,13 +179,14 @@ static int train(int rank, void *argument)
 	float *params = calloc(COUNT, sizeof(*params)), *grad = calloc(COUNT, sizeof(*grad));
 
 	CHECK(params && grad);
-	setenv("SLUICE_THREADS", numbers[way->number], 1);
+	setenv("SLUICE_THREADS", numbers[way->number].threads, 1);
+	setenv("SLUICE_KERNELS", numbers[way->number].kernels, 1);
 
 	sluice_job *job = rank_join(&(sluice_job_attr){ .size = sizeof(sluice_job_attr) });
 	const int before = count_threads_of_process();
 	sluice_model *model = OPEN(job, params, .count = COUNT, .recipe = way->recipe, .lr = 0.1f);
 
-	CHECK(count_threads_of_process() - before == atoi(numbers[way->number]) - 1);
+	CHECK(count_threads_of_process() - before == atoi(numbers[way->number].threads) - 1);
 	for (uint64_t step = 0; step < STEPS; step++) {
 		for (uint64_t i = 0; i < COUNT; i++)
 			grad[i] = 0.1f * params[i] + noise(41, step, (uint64_t)rank, i);
@@ -214,6 +218,23 @@ static void expect_the_same_bits(const char *recipe)
 TEST(job__1_to_8_threads__the_same_bits)
 {
 	expect_the_same_bits("up=topk(0.01) down=topk(0.02)");
+}
+
+TEST(job__1_to_8_threads_and_dense_steps__the_same_bits)
+{
+	expect_the_same_bits("up=all down=all update=momentum(0.9) decay=0.001");
+}
+
+TEST(job__1_to_8_threads_and_all_coordinates_in_few_bits__the_same_bits)
+{
+	expect_the_same_bits("up=all,uniform(4) down=all,bf16 memory=lowpass(0.5) clip=100 "
+			     "signal=gradient,noise(0.01)");
+}
+
+TEST(job__1_to_8_threads_and_adam_at_the_shards__the_same_bits)
+{
+	expect_the_same_bits("up=topk(0.06),twomeans down=topk(0.06),e3m0 "
+			     "update=adamw(0.2,0.99,1e-8,0.01)");
 }
 
 TEST(job__1_to_8_threads_and_many_selected__the_same_bits)

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Messages that several threads encode, check and decode: the bytes and values are those of one
+ * thread, and so is what is refused. */
+#include "compress/message.h"
+#include "base/bytes.h"
+#include "base/team.h"
+#include "cases.h"
+#include "random.h"
+#include "sluice.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SPAN = 9 * TEAM_LEAST + 1237, SPARSE = 5 * TEAM_LEAST + 501, THREADS = 8 };
+
+struct kind {
+	struct value_coding values;
+	int sparse;
+};
+
+struct room {
+	float values[SPAN], decoded[SPAN], got[SPAN];
+	uint32_t index[SPAN], got_index[SPAN];
+	uint8_t bytes[MESSAGE_HEADER_BYTES + 9 * SPAN], copy[MESSAGE_HEADER_BYTES + 9 * SPAN];
+};
+
+static struct room *alone, *shared;
+static struct team *teams[THREADS + 1]; /* [n] has n threads; [1] is NULL */
+
+static int open_all(void **state)
+{
+	(void)state;
+	alone = calloc(1, sizeof(*alone));
+	shared = calloc(1, sizeof(*shared));
+	for (unsigned n = 2; n <= THREADS; n++)
+		if (team_open(n, 16, &teams[n]))
+			return -1;
+	return alone && shared ? 0 : -1;
+}
+
+static int close_all(void **state)
+{
+	(void)state;
+	for (unsigned n = 2; n <= THREADS; n++)
+		team_close(&teams[n]);
+	free(alone);
+	free(shared);
+	return 0;
+}
+
+static void fill_room(struct room *r)
+{
+	struct random random = { 7 };
+
+	for (uint32_t i = 0; i < SPAN; i++)
+		r->values[i] = ldexpf(random_normal(&random), (int)(random_bits(&random) % 12));
+	for (uint32_t i = 0, at = 0; i < SPARSE; i++, at++) {
+		/* at most two coordinates for each value that is sent, and some runs */
+		at += (SPAN - at > SPARSE - i) & (uint32_t)random_bits(&random);
+		r->index[i] = at;
+	}
+}
+
+static size_t encode(struct team *team, const struct kind *kind, struct room *r, struct message *m)
+{
+	*m = (struct message){ .kind = MESSAGE_PUSH,
+			       .parts = 1,
+			       .seq = 1,
+			       .step = 1,
+			       .span = SPAN,
+			       .count = kind->sparse ? SPARSE : SPAN,
+			       .first = (1ull << 32) - SPAN / 2, /* crosses 2^32 */
+			       .stream = { RANDOM_ROUND, 3, 1, 0 },
+			       .values = kind->values };
+	return message_encode(team, m, kind->sparse ? r->index : NULL, r->values, r->decoded,
+			      r->bytes, sizeof(r->bytes));
+}
+
+static int decode(struct team *team, struct room *r, size_t length, const char **why)
+{
+	struct message m;
+
+	return message_copy(team, r->bytes, length, r->copy, sizeof(r->copy), &m, why) ||
+	       message_decode(team, &m, r->copy, r->got_index, r->got, why);
+}
+
+static const struct kind kinds[] = {
+	{ { VALUE_F32, 0, 0, 0 }, 0 },
+	{ { VALUE_F32, 0, 0, 0 }, 1 },
+	{ { VALUE_F16, 0, 0, 0 }, 0 },
+	{ { VALUE_BF16, 0, 0, 0 }, 1 },
+	{ { VALUE_UNIFORM, 1, 8, 0 }, 0 },
+	{ { VALUE_UNIFORM, 4, 512, 0 }, 0 },
+	{ { VALUE_UNIFORM, 3, UNIFORM_BLOCK_MAX / 8 * 8, 0 }, 0 },
+	{ { VALUE_UNIFORM, 5, 24, 0 }, 1 },
+	{ { VALUE_TWOMEANS, 2, UNIFORM_BLOCK, 0 }, 0 },
+	{ { VALUE_E3M0, 4, UNIFORM_BLOCK, 0 }, 1 },
+	{ { VALUE_GRID, 5, 0, 0 }, 0 },
+	{ { VALUE_ROUND, 0, 0, 0.25f }, 1 },
+};
+enum { KINDS = sizeof(kinds) / sizeof(*kinds) };
+
+TEST(messages__2_to_8_threads__the_bytes_and_values_of_one)
+{
+	for (size_t k = 0; k < KINDS; k++) {
+		const uint32_t n = kinds[k].sparse ? SPARSE : SPAN;
+		const char *why = "";
+		struct message m, same;
+
+		fill_room(alone);
+		fill_room(shared);
+		const size_t length = encode(NULL, &kinds[k], alone, &m);
+
+		assert_true(length > 0);
+		assert_int_equal(decode(NULL, alone, length, &why), 0);
+		assert_memory_equal(alone->got, alone->decoded, n * sizeof(float));
+		for (unsigned t = 2; t <= THREADS; t++) {
+			memset(shared->bytes, 0x5a, length);
+			memset(shared->got, 0x5a, n * sizeof(float));
+			assert_int_equal(encode(teams[t], &kinds[k], shared, &same), length);
+			assert_memory_equal(shared->bytes, alone->bytes, length);
+			assert_memory_equal(shared->decoded, alone->decoded, n * sizeof(float));
+			assert_int_equal(decode(teams[t], shared, length, &why), 0);
+			assert_memory_equal(shared->got, alone->got, n * sizeof(float));
+		}
+	}
+}
+
+TEST(messages__a_value_is_not_finite__names_the_first)
+{
+	const uint32_t places[][2] = { { 0, 5 }, { SPAN / 2, SPAN - 1 }, { SPAN - 1, SPAN - 1 } };
+
+	for (size_t k = 0; k < KINDS; k++)
+		for (size_t p = 0; p < sizeof(places) / sizeof(*places); p++)
+			for (unsigned t = 1; t <= 3 && !kinds[k].sparse; t++) {
+				struct message m;
+
+				fill_room(shared);
+				shared->values[places[p][0]] = INFINITY;
+				shared->values[places[p][1]] = NAN;
+				assert_int_equal(encode(teams[t], &kinds[k], shared, &m), 0);
+				assert_int_equal(m.bad, places[p][0]);
+			}
+}
+
+/* Writes the checksums that belong to changed bytes. */
+static void seal(struct room *r, size_t length)
+{
+	put_le32(r->bytes + 80,
+		 crc32c(0, r->bytes + MESSAGE_HEADER_BYTES, length - MESSAGE_HEADER_BYTES));
+	put_le32(r->bytes + 92, crc32c(0, r->bytes, 92));
+}
+
+TEST(messages__bytes_are_wrong__refused_for_the_reason_that_one_thread_gives)
+{
+	for (size_t k = 0; k < KINDS; k++)
+		for (unsigned t = 2; t <= 3; t++)
+			for (int sealed = 0; sealed < 2; sealed++) {
+				const char *why = "", *reason = "";
+				struct message m;
+
+				fill_room(alone);
+				const size_t length = encode(NULL, &kinds[k], alone, &m);
+				uint8_t *wrong = alone->bytes + length - 6;
+
+				/* The last values: an infinite one, or codes out of range. */
+				if (sealed && kinds[k].values.type == VALUE_UNIFORM)
+					continue; /* its codes may all be right */
+				memset(wrong, 0xff, 6);
+				if (sealed)
+					seal(alone, length);
+				const int refused = decode(NULL, alone, length, &reason) != 0;
+
+				memcpy(shared->bytes, alone->bytes, length);
+				assert_int_equal(decode(teams[t], shared, length, &why) != 0,
+						 refused);
+				if (refused)
+					assert_string_equal(why, reason);
+				assert_true(refused || sealed);
+			}
+}
+
+int main(void)
+{
+	return run_cases(open_all, close_all);
+}
