@@ -162,9 +162,10 @@ const struct env_entry env_table[] = {
 	  "How long a wait polls before it sleeps. A plain number is in microseconds.",
 	  FIELD(spin_us) },
 	{ "SLUICE_THREADS", ENV_COUNT, "0", "0 .. 256",
-	  "Number of threads with which a rank selects from a vector of 2^20 coordinates or more; "
-	  "the result is the same for any number. With 0 it is the number of processors of this "
-	  "rank, at most 4. If the ranks of a machine share processors, it is this rank's share "
+	  "Number of threads with which a rank makes the passes over a model of 2^20 parameters "
+	  "or more: it folds, selects, encodes, sums, updates and applies. The result is the same "
+	  "for any number. With 0 it is the number of processors of this rank, at most 4. If the "
+	  "ranks of a machine share processors, it is this rank's share "
 	  "of them. Each thread takes up to 1 MiB, which the plan of a model does not count.",
 	  FIELD(threads) },
 	{ "SLUICE_PLACEMENT", ENV_CHOICE, "auto", "auto|no",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The threads with which a rank selects. They start when the first model needs them, on the
- * processors of the thread that opens it, and sleep between selections. All models of a job and of
- * its groups share them. */
+ * The threads that share a rank's passes over long vectors. They start when the first model needs
+ * them, on the processors of the thread that opens it, and sleep between steps. All models of a job
+ * and of its groups share them. */
 #ifndef RUNTIME_THREADS_H
 #define RUNTIME_THREADS_H
 #include "sluice.h"
