@@ -236,16 +236,23 @@ static uint32_t product(uint32_t a, uint32_t b)
 	return sum;
 }
 
+/* power_table[i] is x^(8 * 2^i). */
+static uint32_t power_table[64];
+static pthread_once_t power_table_once = PTHREAD_ONCE_INIT;
+
+static void build_power_table(void)
+{
+	power_table[0] = 1u << 23;
+	for (int i = 1; i < 64; i++)
+		power_table[i] = product(power_table[i - 1], power_table[i - 1]);
+}
+
 /* Multiplies a remainder by x^(8 n), as n bytes do that follow. */
 static uint32_t moved(uint32_t remainder, uint64_t n)
 {
-	uint32_t power = 1u << 23; /* x^8 */
-
-	for (; n; n >>= 1) {
-		if (n & 1)
-			remainder = product(power, remainder);
-		power = product(power, power);
-	}
+	pthread_once(&power_table_once, build_power_table);
+	for (; n; n &= n - 1)
+		remainder = product(power_table[__builtin_ctzll(n)], remainder);
 	return remainder;
 }
 

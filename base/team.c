@@ -19,8 +19,9 @@ struct helper {
 	unsigned worker;
 };
 
-/* POLL_NS: how long a thread polls. */
-enum { POLL_NS = 50000, POLLS = 32 };
+/* POLL_NS: how long a thread polls. After a poll in vain, it sleeps at once in the next RESTS runs:
+ * they may be far apart, or other threads may need its processor. */
+enum { POLL_NS = 50000, POLLS = 32, RESTS = 16 };
 
 struct team {
 	pthread_mutex_t lock;
@@ -49,17 +50,18 @@ static void pause_shortly(void)
 #endif
 }
 
-/* Polls until *what is not `from` anymore. Gives up after a while. */
-static void poll_for_change(const atomic_uint *what, unsigned from)
+/* Polls until *what is not `from` anymore. Returns 0 if it still is after a while. */
+static int poll_for_change(const atomic_uint *what, unsigned from)
 {
 	const uint64_t until = now_ns() + POLL_NS;
 
 	while (now_ns() < until)
 		for (unsigned i = 0; i < POLLS; i++) {
 			if (atomic_load_explicit(what, memory_order_relaxed) != from)
-				return;
+				return 1;
 			pause_shortly();
 		}
+	return 0;
 }
 
 /* Makes calls until all are handed out. The lock is held, except during a call. */
@@ -80,6 +82,7 @@ static void make_calls(struct team *team)
 static void *help(void *argument)
 {
 	struct team *team = argument;
+	unsigned rests = 0;
 
 	pthread_mutex_lock(&team->lock);
 	while (!team->leave) {
@@ -87,7 +90,10 @@ static void *help(void *argument)
 		const unsigned runs = team->runs;
 
 		pthread_mutex_unlock(&team->lock);
-		poll_for_change(&team->runs, runs);
+		if (rests)
+			rests--;
+		else if (!poll_for_change(&team->runs, runs))
+			rests = RESTS;
 		pthread_mutex_lock(&team->lock);
 		while (team->runs == runs && !team->leave)
 			pthread_cond_wait(&team->wake, &team->lock);
