@@ -249,8 +249,14 @@ struct pick pick_part(const struct pick *p, uint64_t end, size_t *from)
 	struct pick part = *p;
 	size_t to = *from;
 
-	while (to < p->n && p->index[to] < end)
-		to++;
+	for (size_t beyond = p->n; to < beyond;) {
+		const size_t middle = to + (beyond - to) / 2;
+
+		if (p->index[middle] < end)
+			to = middle + 1;
+		else
+			beyond = middle;
+	}
 	part.index = p->index + *from;
 	part.value = p->value ? p->value + *from : NULL;
 	part.n = to - *from;

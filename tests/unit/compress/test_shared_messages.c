@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SPAN = 9 * TEAM_LEAST + 1237, SPARSE = 5 * TEAM_LEAST + 501, THREADS = 8 };
+enum { SPAN = 4 * TEAM_LEAST + 1237, SPARSE = 3 * TEAM_LEAST + 501, THREADS = 4 };
 
 struct kind {
 	struct value_coding values;
@@ -100,7 +100,7 @@ static const struct kind kinds[] = {
 };
 enum { KINDS = sizeof(kinds) / sizeof(*kinds) };
 
-TEST(messages__2_to_8_threads__the_bytes_and_values_of_one)
+TEST(messages__2_to_4_threads__the_bytes_and_values_of_one)
 {
 	for (size_t k = 0; k < KINDS; k++) {
 		const uint32_t n = kinds[k].sparse ? SPARSE : SPAN;
