@@ -8,6 +8,7 @@
 #include "ranks.h"
 #include "cases.h"
 #include "random.h"
+#include "thinned.h"
 #include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -209,6 +210,8 @@ static void expect_the_same_bits(const char *recipe)
 	for (size_t n = 0; n < NUMBERS; n++) {
 		struct way way = { n, recipe };
 
+		if (thinned(n, NUMBERS - 1))
+			continue;
 		run_ranks(RANKS, train, &way);
 		assert_memory_equal(seen[n], seen[0], sizeof(*seen));
 	}
