@@ -186,6 +186,7 @@ static int scatter(struct message *m, const uint32_t *index, const float *value,
 struct copying {
 	uint8_t *to;
 	const uint8_t *from;
+	uint32_t before; /* the CRC of the bytes before them */
 	struct crc_part crc[TEAM_PARTS];
 };
 
@@ -201,7 +202,7 @@ static void copy_from_peer(uint8_t *to, const uint8_t *from, size_t n)
 static void copy_part(void *context, unsigned part, uint64_t begin, uint64_t end)
 {
 	struct copying *c = context;
-	uint32_t crc = 0;
+	uint32_t crc = part ? 0 : c->before;
 
 	for (uint64_t at = begin, n; at < end; at += n) {
 		n = end - at < COPY_STEP ? end - at : COPY_STEP;
@@ -211,11 +212,12 @@ static void copy_part(void *context, unsigned part, uint64_t begin, uint64_t end
 	c->crc[part] = (struct crc_part){ crc, end - begin };
 }
 
-/* Copies n bytes and returns the CRC of the copy. to may be the same memory as from, which is then
- * not copied. */
-static uint32_t copy_checked(struct team *team, uint8_t *to, const uint8_t *from, uint64_t n)
+/* Copies n bytes and extends the CRC of those before them. to may be the same memory as from, which
+ * is then not copied. */
+static uint32_t copy_checked(struct team *team, uint32_t before, uint8_t *to, const uint8_t *from,
+			     uint64_t n)
 {
-	struct copying c = { .to = to, .from = from };
+	struct copying c = { .to = to, .from = from, .before = before };
 	const unsigned parts = team_split(team, n, COPY_STEP, copy_part, &c);
 
 	return crc32c_of_parts(c.crc, parts);
@@ -227,6 +229,7 @@ struct putting {
 	const float *value;
 	float *decoded;
 	uint8_t *out;
+	uint32_t before;          /* the CRC of the payload before them */
 	uint32_t bad[TEAM_PARTS]; /* the part's first value that is not finite, or m->count */
 	struct crc_part crc[TEAM_PARTS];
 };
@@ -236,7 +239,7 @@ static void put_part(void *context, unsigned part, uint64_t begin, uint64_t end)
 	struct putting *p = context;
 	const struct value_coding *values = &p->m->values;
 	const size_t width = value_bytes(values->type), piece = COPY_STEP / sizeof(*p->value);
-	uint32_t crc = 0;
+	uint32_t crc = part ? 0 : p->before;
 
 	p->bad[part] = p->m->count;
 	for (uint64_t i = begin, n; i < end; i += n) {
@@ -259,15 +262,16 @@ static void put_part(void *context, unsigned part, uint64_t begin, uint64_t end)
 static uint32_t values_put(struct team *team, struct message *m, const float *value, float *decoded,
 			   uint8_t *out, uint32_t crc)
 {
-	struct putting p = { .m = m, .value = value, .decoded = decoded, .out = out };
+	struct putting p = {
+		.m = m, .value = value, .decoded = decoded, .out = out, .before = crc
+	};
 	const uint64_t bytes = value_bytes(m->values.type) * (uint64_t)m->count;
 	const unsigned parts = team_split(team, m->count, PUT_UNIT, put_part, &p);
-	const struct crc_part joined[] = { { crc, 0 }, { crc32c_of_parts(p.crc, parts), bytes } };
 
 	m->bad = m->count;
 	for (unsigned i = 0; i < parts && m->bad == m->count; i++)
 		m->bad = p.bad[i];
-	return crc32c(crc32c_of_parts(joined, 2), out + bytes,
+	return crc32c(crc32c_of_parts(p.crc, parts), out + bytes,
 		      section_of_values(m->count, &m->values) - bytes);
 }
 
@@ -276,14 +280,10 @@ static uint32_t few_bits_put(struct team *team, struct message *m, const uint32_
 			     const float *value, float *decoded, uint8_t *out, uint32_t crc)
 {
 	const struct rounding rounding = { m->stream, m->first, index };
-	const uint64_t bytes = section_of_values(m->count, &m->values);
 
 	m->bad = (uint32_t)few_bits_encode(team, &m->values, m->scale, value, m->count, &rounding,
 					   out, decoded);
-	const struct crc_part joined[] = { { crc, 0 },
-					   { copy_checked(team, out, out, bytes), bytes } };
-
-	return crc32c_of_parts(joined, 2);
+	return copy_checked(team, crc, out, out, section_of_values(m->count, &m->values));
 }
 
 size_t message_encode(struct team *team, struct message *m, const uint32_t *index,
@@ -319,7 +319,7 @@ size_t message_encode(struct team *team, struct message *m, const uint32_t *inde
 		if (m->coding != CODING_SEEDED && m->coding != CODING_AGREED)
 			index_encode(m->coding, index, m->count, m->span, payload,
 				     (uint64_t)(values - payload));
-		crc = copy_checked(team, payload, payload, (uint64_t)(values - payload));
+		crc = copy_checked(team, 0, payload, payload, (uint64_t)(values - payload));
 		if (m->kind != MESSAGE_SUPPORT) {
 			crc = few_bits ? few_bits_put(team, m, index, value, decoded, values, crc) :
 					 values_put(team, m, value, decoded, values, crc);
@@ -455,7 +455,7 @@ int message_copy(struct team *team, const void *slot, size_t slot_bytes, uint8_t
 		return refuse_message(why, "a payload of %u bytes exceeds the buffer of %zu",
 				      got.payload_bytes, copy_cap);
 	memcpy(copy, h, sizeof(h));
-	crc = copy_checked(team, copy + MESSAGE_HEADER_BYTES, from + MESSAGE_HEADER_BYTES,
+	crc = copy_checked(team, 0, copy + MESSAGE_HEADER_BYTES, from + MESSAGE_HEADER_BYTES,
 			   got.payload_bytes);
 	if (crc != get_le32(h + PAYLOAD_CRC_OFFSET))
 		return refuse_message(why, "the payload's checksum is wrong");

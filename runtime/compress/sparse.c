@@ -153,11 +153,6 @@ void sparse_add(float *vector, const uint32_t *index, const float *value, uint32
 	add(vector, index, value, count, 0);
 }
 
-int sparse_add_finite(float *vector, const uint32_t *index, const float *value, uint32_t count)
-{
-	return add(vector, index, value, count, 1);
-}
-
 void sparse_set(float *vector, const uint32_t *index, const float *value, uint32_t count)
 {
 	if (!index)
@@ -226,8 +221,7 @@ static void change_part(void *context, unsigned part, uint64_t begin, uint64_t e
 
 	c->finite[part] = 1;
 	switch (c->operation) {
-	case SPARSE_ADD: sparse_add(vector, index, value, n); break;
-	case SPARSE_ADD_FINITE: c->finite[part] = sparse_add_finite(vector, index, value, n); break;
+	case SPARSE_ADD: c->finite[part] = add(vector, index, value, n, 1); break;
 	case SPARSE_SET: sparse_set(vector, index, value, n); break;
 	case SPARSE_SUBTRACT: sparse_subtract(vector, index, value, n); break;
 	}

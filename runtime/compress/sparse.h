@@ -26,8 +26,6 @@ void vector_discard(float *vector, size_t n);
 /* index[0..count) are ascending coordinates of the vector, and value[] their values. If index is
  * NULL, the coordinates are 0..count - 1. */
 void sparse_add(float *vector, const uint32_t *index, const float *value, uint32_t count);
-/* Like sparse_add(), and returns 1 if all sums are finite. */
-int sparse_add_finite(float *vector, const uint32_t *index, const float *value, uint32_t count);
 /* vector[index[i]] = value[i]. */
 void sparse_set(float *vector, const uint32_t *index, const float *value, uint32_t count);
 void sparse_subtract(float *vector, const uint32_t *index, const float *value, uint32_t count);
@@ -35,13 +33,13 @@ void sparse_subtract(float *vector, const uint32_t *index, const float *value, u
 void sparse_scale(float *vector, float share, float by, uint32_t count);
 void sparse_gather(const float *vector, const uint32_t *index, float *value, uint32_t count);
 
-/* Makes one of these operations with the threads of a team, which may be NULL. Returns 1, or for
- * SPARSE_ADD_FINITE the result of sparse_add_finite(). Only sparse_fetch() writes to value. */
-enum sparse_operation { SPARSE_ADD, SPARSE_ADD_FINITE, SPARSE_SET, SPARSE_SUBTRACT };
+/* Adds, sets or subtracts with the threads of a team, which may be NULL. Returns 1 if all sums of
+ * SPARSE_ADD are finite; with the others, returns 1. */
+enum sparse_operation { SPARSE_ADD, SPARSE_SET, SPARSE_SUBTRACT };
 struct team;
 int sparse_change(struct team *team, enum sparse_operation operation, float *vector,
 		  const uint32_t *index, const float *value, uint32_t count);
-/* Does the same as sparse_gather(). */
+/* Does the same as sparse_gather(), with the threads of a team. */
 void sparse_fetch(struct team *team, const float *vector, const uint32_t *index, float *value,
 		  uint32_t count);
 #endif

@@ -84,9 +84,8 @@ void publish_overflowed(const struct shard *shard, uint32_t at)
 int publish_follow(struct shard *shard, uint32_t at, const uint32_t *index, const float *value,
 		   uint32_t n)
 {
-	const enum sparse_operation operation = recipe_averages(shard->rules.recipe) ?
-							SPARSE_SET :
-							SPARSE_ADD_FINITE;
+	const enum sparse_operation operation = recipe_averages(shard->rules.recipe) ? SPARSE_SET :
+										       SPARSE_ADD;
 
 	return sparse_change(scratch_team(shard->scratch), operation, shard->copy + at, index,
 			     value, n) ||
