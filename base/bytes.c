@@ -229,9 +229,9 @@ static uint32_t product(uint32_t a, uint32_t b)
 {
 	uint32_t sum = 0;
 
-	for (; a; a <<= 1) {
-		sum ^= a >> 31 ? b : 0;
-		b = (b >> 1) ^ (b & 1 ? reflected_polynomial : 0);
+	for (; a; a <<= 1) { /* without branches, which could not be predicted */
+		sum ^= b & -(a >> 31);
+		b = (b >> 1) ^ (reflected_polynomial & -(b & 1));
 	}
 	return sum;
 }
@@ -247,7 +247,7 @@ static void build_power_table(void)
 		power_table[i] = product(power_table[i - 1], power_table[i - 1]);
 }
 
-/* Multiplies a remainder by x^(8 n), as n bytes do that follow. */
+/* Multiplies a remainder by x^(8 n), the effect of n more bytes. */
 static uint32_t moved(uint32_t remainder, uint64_t n)
 {
 	pthread_once(&power_table_once, build_power_table);

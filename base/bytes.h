@@ -64,8 +64,8 @@ static inline double bits_double(uint64_t u)
 uint32_t crc32c(uint32_t crc, const void *bytes, size_t n);
 /* The table version. crc32c() falls back to it, and tests compare crc32c() with it. */
 uint32_t crc32c_portable(uint32_t crc, const void *bytes, size_t n);
-/* The CRC of a part of some data, and the part's length. crc32c_of_parts() returns the CRC of the
- * data from those of its n parts. */
+/* The CRC of a part of some data, and the part's length. crc32c_of_parts() combines the CRCs of n
+ * consecutive parts. Only the first may continue an earlier CRC. */
 struct crc_part {
 	uint32_t crc;
 	uint64_t bytes;

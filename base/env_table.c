@@ -162,11 +162,11 @@ const struct env_entry env_table[] = {
 	  "How long a wait polls before it sleeps. A plain number is in microseconds.",
 	  FIELD(spin_us) },
 	{ "SLUICE_THREADS", ENV_COUNT, "0", "0 .. 256",
-	  "Number of threads with which a rank makes the passes over a model of 2^20 parameters "
-	  "or more: it folds, selects, encodes, sums, updates and applies. The result is the same "
-	  "for any number. With 0 it is the number of processors of this rank, at most 4. If the "
-	  "ranks of a machine share processors, it is this rank's share "
-	  "of them. Each thread takes up to 1 MiB, which the plan of a model does not count.",
+	  "Number of threads that a rank uses to fold, select, encode, sum, update and apply in "
+	  "models of 2^20 parameters or more. The result is the same for any number. With 0 it is "
+	  "the number of processors of this rank, at most 4. If the ranks of a machine share "
+	  "processors, it is this rank's share of them. More than 16 threads only select. Each "
+	  "thread takes up to 1 MiB, which the plan of a model does not count.",
 	  FIELD(threads) },
 	{ "SLUICE_PLACEMENT", ENV_CHOICE, "auto", "auto|no",
 	  "Where the progress thread runs. auto keeps it on the processors next to the RDMA "

@@ -13,20 +13,16 @@
 #include <string.h>
 #include <unistd.h>
 
-struct helper {
-	struct team *team;
-	pthread_t thread;
-	unsigned worker;
-};
-
-/* POLL_NS: how long a thread polls. After a poll in vain, it sleeps at once in the next RESTS runs:
- * they may be far apart, or other threads may need its processor. */
-enum { POLL_NS = 50000, POLLS = 32, RESTS = 16 };
+/* POLL_NS: how long a thread polls. After polls that found no run, a thread sleeps once, twice,
+ * four times and so on without polling, at most MOST_RESTS times: runs may be far apart, or other
+ * threads may need its processor. */
+enum { POLL_NS = 50000, POLLS = 32, MOST_RESTS = 16 };
 
 struct team {
 	pthread_mutex_t lock;
 	pthread_cond_t wake, done;
-	/* The run: the next call to hand out, the number of calls, and how many are being made. */
+	/* The run: the next call to hand out, the number of calls, and that of calls in progress.
+	 */
 	unsigned next, end;
 	atomic_uint busy;
 	atomic_uint runs; /* number of runs so far */
@@ -50,7 +46,7 @@ static void pause_shortly(void)
 #endif
 }
 
-/* Polls until *what is not `from` anymore. Returns 0 if it still is after a while. */
+/* Polls for up to POLL_NS until *what differs from `from`. Returns 1 if it does. */
 static int poll_for_change(const atomic_uint *what, unsigned from)
 {
 	const uint64_t until = now_ns() + POLL_NS;
@@ -82,7 +78,7 @@ static void make_calls(struct team *team)
 static void *help(void *argument)
 {
 	struct team *team = argument;
-	unsigned rests = 0;
+	unsigned rests = 0, next_rests = 1;
 
 	pthread_mutex_lock(&team->lock);
 	while (!team->leave) {
@@ -90,10 +86,14 @@ static void *help(void *argument)
 		const unsigned runs = team->runs;
 
 		pthread_mutex_unlock(&team->lock);
-		if (rests)
+		if (rests) {
 			rests--;
-		else if (!poll_for_change(&team->runs, runs))
-			rests = RESTS;
+		} else if (poll_for_change(&team->runs, runs)) {
+			next_rests = 1;
+		} else {
+			rests = next_rests;
+			next_rests = rests < MOST_RESTS ? 2 * rests : rests;
+		}
 		pthread_mutex_lock(&team->lock);
 		while (team->runs == runs && !team->leave)
 			pthread_cond_wait(&team->wake, &team->lock);
@@ -189,11 +189,9 @@ static void run(struct team *team, unsigned calls, team_work_fn *work, void *con
 	team->runs++;
 	pthread_cond_broadcast(&team->wake);
 	make_calls(team);
-	const unsigned busy = team->busy;
-
 	pthread_mutex_unlock(&team->lock);
-	if (busy)
-		poll_for_change(&team->busy, busy);
+	for (unsigned busy = team->busy; busy && poll_for_change(&team->busy, busy);)
+		busy = team->busy;
 	pthread_mutex_lock(&team->lock);
 	while (team->busy)
 		pthread_cond_wait(&team->done, &team->lock);
@@ -240,7 +238,7 @@ unsigned team_split(struct team *team, uint64_t n, uint64_t unit, team_part_fn *
 	const uint64_t least = unit > TEAM_LEAST ? unit : TEAM_LEAST;
 	struct loop loop = { work, context, n, unit, team_parts(team) };
 
-	if (n / least < loop.parts)
+	if (loop.parts > 1 && n / least < loop.parts)
 		loop.parts = (unsigned)(n / least);
 	if (loop.parts < 2 || !team_take(team)) {
 		work(context, 0, 0, n);

@@ -131,12 +131,12 @@ typedef struct sluice_job_attr {
 enum { SLUICE_ABORT = 1, SLUICE_CONTINUE = 2 };
 
 /* Joins the job: finds the peers through PMIx or attr->bootstrap, connects to each of them, and
- * starts two threads, for progress and for the heartbeat. The first large model starts more
- * (SLUICE_THREADS), and SLUICE_METRICS, SLUICE_METRICS_PORT and SLUICE_TRACE
- * start one that writes metrics and traces. A process without a launcher becomes a job of one rank.
- * Collective over all ranks. attr may be NULL. While a job is open, another call joins a second job
- * of the same ranks. Errors: EINVAL, ENOMEM, EBOOT, EPEER (versions differ), ENOSUPP (no transport
- * reaches a peer), EDEVICE, ETIMEDOUT. Thread class: main. */
+ * starts two threads, for progress and for the heartbeat. The first model of 2^20 parameters starts
+ * more (SLUICE_THREADS), and SLUICE_METRICS, SLUICE_METRICS_PORT and SLUICE_TRACE start one that
+ * writes metrics and traces. A process without a launcher becomes a job of one rank. Collective
+ * over all ranks. attr may be NULL. While a job is open, another call joins a second job of the
+ * same ranks. Errors: EINVAL, ENOMEM, EBOOT, EPEER (versions differ), ENOSUPP (no transport reaches
+ * a peer), EDEVICE, ETIMEDOUT. Thread class: main. */
 SLUICE_API int sluice_init(const sluice_job_attr *attr, sluice_job **job_out);
 
 /* Leaves the job and frees everything. Waits for a limited time until the peers no longer need this

@@ -538,7 +538,7 @@ static int grid_decode(unsigned width_bits, float range, const uint8_t *in, size
 
 /* ---- all ---- */
 
-/* Where the words of the blocks and the codes of a message are, from value `at` on. */
+/* The offsets of the block words and codes of a value. */
 struct place {
 	uint64_t words, codes;
 };
@@ -551,8 +551,8 @@ static struct place place_of(const struct value_coding *c, uint64_t n, uint64_t 
 			       blocks_of(c, n) * SCALE_BYTES + bits_bytes(at, c->bits) };
 }
 
-/* Returns the number of values at whose multiples parts begin: whole blocks, and whole pieces of
- * the types without blocks. Their codes take whole bytes. */
+/* Parts begin at multiples of this number: a block, or a piece if there are no blocks. The codes of
+ * a unit fill whole bytes. */
 static uint64_t unit_of(const struct value_coding *c)
 {
 	return c->block ? c->block : PIECE;
@@ -646,7 +646,9 @@ int few_bits_decode(struct team *team, const struct value_coding *c, float scale
 		    size_t n, float *v, const char **why)
 {
 	struct decoding d = { c, scale, in, n, v, { NULL } };
-	struct team *helpers = c->type == VALUE_ROUND ? NULL : team; /* it compares all codes */
+	struct team *helpers = c->type == VALUE_ROUND ?
+				       NULL :
+				       team; /* it needs the widest code of the message */
 	const unsigned parts = team_split(helpers, n, unit_of(c), decode_part, &d);
 
 	for (unsigned i = 0; i < parts; i++)

@@ -34,6 +34,8 @@
 #include "quantize.h"
 #include "random.h"
 
+struct team;
+
 /* The random numbers for the rounding of uniform. Value i is coordinate first + index[i] of the
  * whole vector, or first + i if index is NULL. The result therefore does not depend on how the
  * vector is cut into shards. */
@@ -62,12 +64,11 @@ int few_bits_valid(const struct value_coding *c, float scale, const char **why);
 /* Writes few_bits_bytes() bytes to out. decoded (may be v) receives exactly the values that
  * few_bits_decode() returns. Returns n, or the index of the first value that is NaN or infinite;
  * the output is then invalid. team: threads that may help, or NULL. */
-struct team;
 size_t few_bits_encode(struct team *team, const struct value_coding *c, float scale, const float *v,
 		       size_t n, const struct rounding *rounding, uint8_t *out, float *decoded);
 /* Checks everything in in[0..few_bits_bytes()): codes are in range, steps and magnitudes are finite
  * and not negative, and spare bits are zero. If the step is 0, all codes must be the code of zero.
- * Returns 0, or SLUICE_EWIRE and sets *why. */
+ * Returns 0, or SLUICE_EWIRE and sets *why. team: threads that may help, or NULL. */
 int few_bits_decode(struct team *team, const struct value_coding *c, float scale, const uint8_t *in,
 		    size_t n, float *v, const char **why);
 #endif

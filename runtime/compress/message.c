@@ -18,8 +18,8 @@
 #include <stdio.h>
 
 enum { MAGIC = 0x31434c53, PAYLOAD_CRC_OFFSET = 80, HEADER_CRC_OFFSET = 92, COPY_STEP = 16384 };
-/* Parts of the values begin at multiples of this number. */
-enum { PUT_UNIT = 4096 };
+/* Number of values that are written together, and at whose multiples parts begin. */
+enum { VALUES_STEP = COPY_STEP / sizeof(float) };
 
 /* Returns the length of the values of `count` coordinates. A support has no values. */
 static uint64_t section_of(const struct message *m, uint32_t count)
@@ -182,7 +182,9 @@ static int scatter(struct message *m, const uint32_t *index, const float *value,
 	return 1;
 }
 
-/* Bytes that threads copy and check part by part. */
+/* Arguments and results of copy_part(). Parts begin at multiples of COPY_UNIT: shorter parts would
+ * take less time than handing them out. */
+enum { COPY_UNIT = 1 << 17 };
 struct copying {
 	uint8_t *to;
 	const uint8_t *from;
@@ -218,12 +220,13 @@ static uint32_t copy_checked(struct team *team, uint32_t before, uint8_t *to, co
 			     uint64_t n)
 {
 	struct copying c = { .to = to, .from = from, .before = before };
-	const unsigned parts = team_split(team, n, COPY_STEP, copy_part, &c);
+	const unsigned parts = team_split(team, n, COPY_UNIT, copy_part, &c);
 
 	return crc32c_of_parts(c.crc, parts);
 }
 
-/* Values that threads write part by part, each piece and its checksum while it is in the cache. */
+/* Arguments and results of put_part(), which writes each piece and its checksum while it is in the
+ * cache. */
 struct putting {
 	const struct message *m;
 	const float *value;
@@ -238,12 +241,12 @@ static void put_part(void *context, unsigned part, uint64_t begin, uint64_t end)
 {
 	struct putting *p = context;
 	const struct value_coding *values = &p->m->values;
-	const size_t width = value_bytes(values->type), piece = COPY_STEP / sizeof(*p->value);
+	const size_t width = value_bytes(values->type);
 	uint32_t crc = part ? 0 : p->before;
 
 	p->bad[part] = p->m->count;
 	for (uint64_t i = begin, n; i < end; i += n) {
-		n = end - i < piece ? end - i : piece;
+		n = end - i < VALUES_STEP ? end - i : VALUES_STEP;
 		const size_t finite = first_nonfinite(p->value + i, n);
 
 		if (finite < n) {
@@ -257,8 +260,8 @@ static void put_part(void *context, unsigned part, uint64_t begin, uint64_t end)
 	p->crc[part] = (struct crc_part){ crc, (end - begin) * width };
 }
 
-/* Writes the values. Returns the CRC of the message from those before them and from their padding,
- * which is already zero. If a value is not finite, m->bad becomes its index, otherwise m->count. */
+/* Writes the values. Continues crc over them and their padding, which is already zero, and returns
+ * it. If a value is not finite, m->bad becomes its index, otherwise m->count. */
 static uint32_t values_put(struct team *team, struct message *m, const float *value, float *decoded,
 			   uint8_t *out, uint32_t crc)
 {
@@ -266,7 +269,7 @@ static uint32_t values_put(struct team *team, struct message *m, const float *va
 		.m = m, .value = value, .decoded = decoded, .out = out, .before = crc
 	};
 	const uint64_t bytes = value_bytes(m->values.type) * (uint64_t)m->count;
-	const unsigned parts = team_split(team, m->count, PUT_UNIT, put_part, &p);
+	const unsigned parts = team_split(team, m->count, VALUES_STEP, put_part, &p);
 
 	m->bad = m->count;
 	for (unsigned i = 0; i < parts && m->bad == m->count; i++)
@@ -498,7 +501,7 @@ int message_check(const struct message *m, const struct message_expect *want, co
 const char message_nonfinite[] = "a value is NaN or infinite; if sums overflowed, lower the "
 				 "learning rate or clip= the gradients";
 
-/* Values that threads read part by part. */
+/* Arguments and results of get_part(). */
 struct getting {
 	const struct message *m;
 	const uint8_t *in;
@@ -519,7 +522,7 @@ static void get_part(void *context, unsigned part, uint64_t begin, uint64_t end)
 static int values_get(struct team *team, const struct message *m, const uint8_t *in, float *value)
 {
 	struct getting g = { .m = m, .in = in, .value = value };
-	const unsigned parts = team_split(team, m->count, PUT_UNIT, get_part, &g);
+	const unsigned parts = team_split(team, m->count, VALUES_STEP, get_part, &g);
 	int refused = 0;
 
 	for (unsigned i = 0; i < parts; i++)

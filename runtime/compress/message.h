@@ -63,6 +63,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* In the calls below, team: threads that may help, or NULL. */
+struct team;
 enum { MESSAGE_HEADER_BYTES = 96 };
 
 enum message_kind {
@@ -135,8 +137,7 @@ size_t message_support_bound(uint32_t span, uint32_t count);
  * memory as value. Returns the message's length, a multiple of 4 and <= message_bound(). A cap
  * smaller than the bound is a programming error (assert). If a value is NaN or infinite, which can
  * happen with any type if a sum has overflowed, returns 0. m->bad is then the index of the value,
- * and out has no message. Allocates nothing. team: threads that may help, or NULL. */
-struct team;
+ * and out has no message. Allocates nothing. */
 size_t message_encode(struct team *team, struct message *m, const uint32_t *index,
 		      const float *value, float *decoded, uint8_t *out, size_t cap);
 

@@ -59,8 +59,8 @@ struct moment_sum {
 
 /* Adds the next n coordinates. Every piece except the last must consist of whole tiles. */
 void moments_add(struct moment_sum *s, struct moment_terms terms, const float *x, size_t n);
-/* Adds the sums of the next group, or of what is left at the end. moments_end() has returned them
- * for its coordinates alone. */
+/* Adds the sums of the next group, which moments_end() has returned for that group alone. The last
+ * group may be shorter. */
 void moments_join(struct moment_sum *s, struct moments of_group);
 /* Returns the sums over all pieces; the member n is 0. */
 struct moments moments_end(struct moment_sum *s);

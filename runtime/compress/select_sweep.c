@@ -7,6 +7,7 @@
  * nothing more. After a good pass, the largest near coordinates are found exactly and merged with
  * the sure ones, in place and from the back; several threads merge one share each. */
 #include "select_sweep.h"
+#include "compress/sparse.h"
 #include <assert.h>
 #include <sched.h>
 
@@ -375,22 +376,6 @@ static void save_work(void *context, unsigned worker)
 		memcpy(p->value, m->call->value + p->begin, p->saved * sizeof(*p->value));
 }
 
-/* Returns the first near entry beyond this coordinate. */
-static size_t near_beyond(const struct selector *s, size_t near, uint32_t coordinate)
-{
-	size_t low = 0;
-
-	while (low < near) {
-		const size_t middle = low + (near - low) / 2;
-
-		if (s->near_index[middle] < coordinate)
-			low = middle + 1;
-		else
-			near = middle;
-	}
-	return low;
-}
-
 /* Divides the work into shares. Returns 0 if there is no room for saved entries after the near
  * ones. */
 static int cut_shares(struct merge *m, size_t n, size_t near)
@@ -405,7 +390,7 @@ static int cut_shares(struct merge *m, size_t n, size_t near)
 				     .end = n * (i + 1) / m->n_shares,
 				     .near_end = near };
 		if (i) {
-			p->near_begin = near_beyond(s, near, m->call->index[p->begin]);
+			p->near_begin = sparse_below(s->near_index, near, m->call->index[p->begin]);
 			p[-1].near_end = p->near_begin;
 			p->saved = p->near_begin < p->end - p->begin ? p->near_begin :
 								       p->end - p->begin;

@@ -190,6 +190,21 @@ void sparse_scale(float *vector, float share, float by, uint32_t count)
 		vector[i] = by * (vector[i] * share);
 }
 
+size_t sparse_below(const uint32_t *index, size_t count, uint64_t coordinate)
+{
+	size_t below = 0;
+
+	while (below < count) {
+		const size_t middle = below + (count - below) / 2;
+
+		if (index[middle] < coordinate)
+			below = middle + 1;
+		else
+			count = middle;
+	}
+	return below;
+}
+
 void sparse_gather(const float *vector, const uint32_t *index, float *value, uint32_t count)
 {
 	uint32_t i = 0;

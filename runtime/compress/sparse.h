@@ -31,6 +31,8 @@ void sparse_set(float *vector, const uint32_t *index, const float *value, uint32
 void sparse_subtract(float *vector, const uint32_t *index, const float *value, uint32_t count);
 /* Sets vector[i] = by * (vector[i] * share). */
 void sparse_scale(float *vector, float share, float by, uint32_t count);
+/* Returns the number of ascending coordinates that are below this one. */
+size_t sparse_below(const uint32_t *index, size_t count, uint64_t coordinate);
 void sparse_gather(const float *vector, const uint32_t *index, float *value, uint32_t count);
 
 /* Adds, sets or subtracts with the threads of a team, which may be NULL. Returns 1 if all sums of

@@ -11,7 +11,7 @@
  *   key_file, reach, pair_keys    what proves that a peer belongs to the job; ways to reach it
  *   page                          what sluice-top shows of this rank
  *   token, place, probe           a lock, processors for threads, datagrams that probe links
- *   threads                       the threads that select
+ *   threads                       the threads that share passes over long vectors
  *   lines, client, sim_rank,
  *   budget, living                control lines, receivers of events, simulated ranks, timers,
  *                                 the workers of the epoch

@@ -247,16 +247,8 @@ struct pick pick_none(float *vector)
 struct pick pick_part(const struct pick *p, uint64_t end, size_t *from)
 {
 	struct pick part = *p;
-	size_t to = *from;
+	const size_t to = *from + sparse_below(p->index + *from, p->n - *from, end);
 
-	for (size_t beyond = p->n; to < beyond;) {
-		const size_t middle = to + (beyond - to) / 2;
-
-		if (p->index[middle] < end)
-			to = middle + 1;
-		else
-			beyond = middle;
-	}
 	part.index = p->index + *from;
 	part.value = p->value ? p->value + *from : NULL;
 	part.n = to - *from;

@@ -32,8 +32,8 @@ struct entries {
  * rank share one scratch. */
 struct scratch;
 /* copy: bytes for a private copy of a message, or 0. span: the length of the longest vector from
- * which a selection is made, or 0. team: threads that help the half, or NULL. Returns 0 or
- * SLUICE_ENOMEM. */
+ * which a selection is made, or 0. team: threads that share this half's passes, or NULL. Returns 0
+ * or SLUICE_ENOMEM. */
 struct team;
 int scratch_open(size_t copy, size_t entries, uint64_t span, struct team *team,
 		 struct scratch **out);

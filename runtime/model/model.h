@@ -98,7 +98,8 @@ const char *model_place(const struct tensors *tensors, uint64_t i);
  * caller's name, for the message. */
 int model_whole(const sluice_model *model, const char *function);
 
-/* Returns the threads that help the model, or NULL if it has too few parameters. */
+/* Returns the threads that share passes, or NULL if the model has too few parameters or this rank
+ * works with one thread. */
 static inline struct team *model_team(const sluice_model *model)
 {
 	return model->layout.count < SELECT_SHARED_LEAST ?

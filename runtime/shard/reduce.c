@@ -96,7 +96,7 @@ static uint32_t listed(const struct reduction *r)
 	return r->n_lists ? r->ends[r->n_lists - 1] : 0;
 }
 
-/* The coordinates of a message, which threads add range by range. */
+/* Arguments of add_range(). */
 struct addition {
 	const struct reduction *r;
 	const uint32_t *index;
@@ -107,19 +107,7 @@ struct addition {
 /* Returns the first entry at this coordinate or beyond. */
 static uint32_t entry_at(const struct addition *a, uint64_t coordinate)
 {
-	uint32_t low = 0, high = a->count;
-
-	if (!a->index)
-		return (uint32_t)coordinate;
-	while (low < high) {
-		const uint32_t middle = low + (high - low) / 2;
-
-		if (a->index[middle] < coordinate)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
+	return (uint32_t)(a->index ? sparse_below(a->index, a->count, coordinate) : coordinate);
 }
 
 /* No other part marks lines in the same word. */
@@ -229,11 +217,12 @@ static inline void ask_for(const struct reduction *r, const float *residual, uin
 		__builtin_prefetch(residual + (size_t)line * LINE, 1);
 }
 
-/* The change of all marked lines, which threads make range by range. */
+/* Arguments of change_words(). */
 struct line_change {
 	const struct reduction *r;
 	float *residual, share, by;
-	struct candidates *candidates; /* follow the lines in order; then one thread works */
+	struct candidates *candidates; /* must see the lines in order, so that one thread makes the
+					  pass; or NULL */
 };
 
 static void change_words(void *context, unsigned part, uint64_t begin, uint64_t end)
@@ -281,7 +270,8 @@ static void change_lines(struct reduction *r, float *residual, float share, floa
 
 	if (c.candidates)
 		candidates_begin(candidates);
-	team_split(c.candidates ? NULL : r->team, r->span, LINE * WORD, change_words, &c);
+	team_split(c.candidates || r->added < TEAM_LEAST ? NULL : r->team, r->span, LINE * WORD,
+		   change_words, &c);
 	if (c.candidates)
 		candidates_end(candidates);
 	if (residual)
@@ -429,7 +419,7 @@ static void divide_by_senders(struct reduction *r)
 
 /* ---- the step -------------------------------------------------------------- */
 
-/* The change of all coordinates, which threads make range by range. */
+/* Arguments of change_range(). */
 struct whole_change {
 	const struct reduction *r;
 	const struct change *c;

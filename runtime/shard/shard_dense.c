@@ -31,11 +31,12 @@ struct dense_message {
 	const uint8_t *payload; /* in the slot; NULL if this path has summed no message yet */
 };
 
-/* What one thread has found in its part of a message. */
-struct seen {
-	struct crc_part crc;
+/* The checksum of one part of a message, and whether a value in it is not finite. */
+struct checked {
+	uint32_t crc;
 	int nonfinite;
 };
+enum { CHECKED_IN_LINE = 64 / sizeof(struct checked) };
 
 struct dense_sum {
 	/* `takes` is 1 if a step of this version and choice may take the fast path. Each poll needs
@@ -43,7 +44,8 @@ struct dense_sum {
 	uint64_t version;
 	unsigned chosen;
 	int takes;
-	struct seen *seen;         /* for each part, one for each worker */
+	struct checked *checked;   /* entry part * stride + worker */
+	size_t stride;             /* whole cache lines, because threads write to different parts */
 	struct dense_message of[]; /* one for each worker */
 };
 
@@ -92,7 +94,7 @@ static enum dense_outcome look_at_headers(struct shard *shard)
 
 /* Computes one piece of the sum, from coordinate `at` on. This rank's own message is added in place
  * and without checks, because no other rank can write there and its values are finite. */
-static void sum_piece(const struct shard *shard, uint32_t at, uint32_t n, struct seen *seen,
+static void sum_piece(const struct shard *shard, uint32_t at, uint32_t n, struct checked *checked,
 		      float *sum)
 {
 	float value[DENSE_PIECE];
@@ -105,15 +107,14 @@ static void sum_piece(const struct shard *shard, uint32_t at, uint32_t n, struct
 			sparse_add(sum, NULL, (const float *)(const void *)from, n);
 			continue;
 		}
-		seen[w].nonfinite |= dense_take(from, n, value, &seen[w].crc.crc);
-		seen[w].crc.bytes += n * sizeof *sum;
+		checked[w].nonfinite |= dense_take(from, n, value, &checked[w].crc);
 		sparse_add(sum, NULL, value, n);
 	}
 }
 
 /* Called after the pass. Returns 1 if the payload of every other rank's message has the checksum of
  * its header and only finite values. Otherwise refuses the first message that does not. */
-static int all_right(struct shard *shard, unsigned parts)
+static int all_right(struct shard *shard, const struct crc_part *part, unsigned parts)
 {
 	const int workers = shard->job->workers;
 
@@ -124,10 +125,11 @@ static int all_right(struct shard *shard, unsigned parts)
 		if (w == shard->job->rank)
 			continue;
 		for (unsigned i = 0; i < parts; i++) {
-			const struct seen *seen = &shard->dense->seen[i * (unsigned)workers + w];
+			const struct checked *checked =
+				&shard->dense->checked[i * shard->dense->stride + (size_t)w];
 
-			crc[i] = seen->crc;
-			nonfinite |= seen->nonfinite;
+			crc[i] = (struct crc_part){ checked->crc, part[i].bytes };
+			nonfinite |= checked->nonfinite;
 		}
 		if (crc32c_of_parts(crc, parts) != shard->dense->of[w].t.payload_crc)
 			inbox_refuse(shard, w, "the payload's checksum is wrong");
@@ -172,7 +174,7 @@ static void with_residual(struct shard *shard, uint32_t at, float *change, uint3
 		memset(residual, 0, n * sizeof *residual);
 }
 
-/* The pass over all messages, which threads make part by part. */
+/* Arguments and results of change_part(). */
 struct pass {
 	struct shard *shard;
 	uint8_t *payload; /* of the publication */
@@ -191,15 +193,15 @@ static void change_part(void *context, unsigned part, uint64_t begin, uint64_t e
 	struct update update = update_of_step(shard->rules.update, shard->version + 1,
 					      shard->at->begin);
 	const unsigned divisor = (unsigned)shard->job->workers;
-	struct seen *seen = shard->dense->seen + (size_t)part * divisor;
+	struct checked *checked = shard->dense->checked + part * shard->dense->stride;
 	uint32_t bad = NONE_BAD, crc = 0, n;
 	int left = 0;
 	float change[DENSE_PIECE];
 
-	memset(seen, 0, divisor * sizeof *seen);
+	memset(checked, 0, divisor * sizeof *checked);
 	for (uint32_t at = (uint32_t)begin; at < end; at += n) {
 		n = dense_here(of->payload, (uint32_t)end, at);
-		sum_piece(shard, at, n, seen, change);
+		sum_piece(shard, at, n, checked, change);
 		update.first = shard->at->begin + at;
 		update_apply(&update, change, averages_at(shard->averages, at), shard->copy + at, n,
 			     divisor, gather_lr(shard));
@@ -224,7 +226,7 @@ static int change_all(struct shard *shard, uint8_t *payload, uint32_t *crc)
 					  VECTOR_LINE, change_part, &of);
 	int left = 0;
 
-	if (!all_right(shard, parts))
+	if (!all_right(shard, of.crc, parts))
 		return 0;
 	for (unsigned i = 0; i < parts; i++) {
 		if (of.found[i].bad != NONE_BAD) {
@@ -245,16 +247,19 @@ int shard_dense_open(struct shard *shard)
 	struct dense_sum *dense = calloc(1, sizeof(*dense) + workers * sizeof(dense->of[0]));
 
 	shard->dense = dense;
-	if (dense)
-		dense->seen = calloc(team_parts(scratch_team(shard->scratch)),
-				     workers * sizeof(*dense->seen));
-	return dense && dense->seen ? 0 : fail(SLUICE_ENOMEM, "no memory for shard %u", shard->id);
+	if (dense) {
+		dense->stride = (workers + CHECKED_IN_LINE - 1) / CHECKED_IN_LINE * CHECKED_IN_LINE;
+		dense->checked = aligned_alloc(64, team_parts(scratch_team(shard->scratch)) *
+							   dense->stride * sizeof(*dense->checked));
+	}
+	return dense && dense->checked ? 0 :
+					 fail(SLUICE_ENOMEM, "no memory for shard %u", shard->id);
 }
 
 void shard_dense_close(struct shard *shard)
 {
 	if (shard->dense)
-		free(shard->dense->seen);
+		free(shard->dense->checked);
 	free(shard->dense);
 	shard->dense = NULL;
 }

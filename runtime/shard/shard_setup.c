@@ -61,10 +61,10 @@ static struct candidates_size candidates_of(const struct layout *l, const struct
 }
 
 static struct reduction_attr reduction_of(const struct layout *l, const struct shard_layout *at,
-					  const struct recipe *recipe)
+					  const struct recipe *recipe, struct team *team)
 {
 	return (struct reduction_attr){ recipe->reduce == REDUCE_SENDERS, l->transform, at->begin,
-					NULL };
+					team };
 }
 
 static int open_shard_compressor(const struct layout *l, struct shard *shard)
@@ -110,9 +110,9 @@ static int open_shard(const struct layout *l, struct shard *shard, uint32_t id)
 	const struct shard_layout *at = &l->shards[id];
 	shard->id = id;
 	shard->at = at;
-	struct reduction_attr sums = reduction_of(l, at, shard->rules.recipe);
+	const struct reduction_attr sums = reduction_of(l, at, shard->rules.recipe,
+							scratch_team(shard->scratch));
 
-	sums.team = scratch_team(shard->scratch);
 	int rc = vectors_open(&shard->kept, shard->rules.recipe, HALF_SHARD, at->span);
 	shard->copy = shard->kept.of[KEPT_SHARD_COPY];
 	shard->averages = (struct averages){ shard->kept.of[KEPT_SHARD_VELOCITY],
@@ -194,7 +194,7 @@ uint64_t shards_memory(const struct layout *l, const struct recipe *recipe, int 
 		const struct shard_layout *at = &l->shards[i];
 		if (!holdings_has(l->holdings, i, rank))
 			continue;
-		const struct reduction_attr sums = reduction_of(l, at, recipe);
+		const struct reduction_attr sums = reduction_of(l, at, recipe, NULL);
 		n_own++;
 		bytes += vectors_bytes(recipe, HALF_SHARD, at->span) +
 			 reduction_bytes(at->span, &sums) +

@@ -25,7 +25,7 @@
 
 /* Computes the values to send at n coordinates, with the additions of signal.c. If grad is the
  * residual, the application has already added its gradient (sluice_accumulator). Returns n, or the
- * first coordinate at which the value is not finite. In that case the residual has not changed. */
+ * index of the first value that is not finite; the residual has not changed then. */
 static uint32_t signal_piece(const struct worker *w, uint64_t at, const float *grad, uint32_t n,
 			     float scale, float *value)
 {
@@ -48,8 +48,7 @@ static uint32_t signal_piece(const struct worker *w, uint64_t at, const float *g
 	return n;
 }
 
-/* A payload that threads write part by part. A part that ends early stopped at a value that is not
- * finite. */
+/* Arguments and results of write_part(). A part stops at the first value that is not finite. */
 struct writing {
 	const struct worker *w;
 	const struct shard_layout *at;
@@ -156,7 +155,7 @@ static int pull_fits(const struct worker *w, uint32_t shard, const uint8_t *entr
 	       !expect->welcome(w, shard, m);
 }
 
-/* A payload that threads add part by part. */
+/* Arguments and results of add_part(). */
 struct adding {
 	const struct worker *w;
 	const uint8_t *payload;

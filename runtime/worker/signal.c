@@ -26,13 +26,14 @@ struct vector signal_vector(const struct worker *w, const void *data, uint64_t c
 	return vector_of(data, count, worker_pushed_type(w), w->grad.scale);
 }
 
-/* The values of a gradient that are not finite, which threads look for part by part. */
+/* Arguments and results of look_for_spoilt(). */
 struct spoilt {
 	const struct vector *grad;
 	uint64_t from; /* element of the gradient with which the search begins */
 	struct {
-		uint64_t first, n; /* the first one, counted from there, and their number */
-		float value;       /* of the first one */
+		uint64_t first, n; /* the offset from `from` of the first value that is not
+				      finite, and the number of such values */
+		float value;       /* the first one */
 	} part[TEAM_PARTS];
 };
 
@@ -94,7 +95,7 @@ static const float *read_signal(const struct worker *w, const struct input *in, 
 				in->from + at, n, room);
 }
 
-/* The sums of a few groups (compress/moments.h), which threads make group by group. */
+/* Arguments and results of sum_groups(). A group is that of compress/moments.h. */
 enum { GROUP = MOMENT_GROUP * MOMENT_TILE, GROUPS = 32 };
 struct norm {
 	const struct worker *w;
@@ -288,7 +289,7 @@ static int selection_adds(const struct worker *w, const struct vector *grad)
 	return vector_floats(grad) && plan_takes(w->rules.plan, PATH_FOLD, traits);
 }
 
-/* A fold that threads make part by part. */
+/* Arguments and results of fold_part(). */
 struct folding {
 	const struct worker *w;
 	const struct input *in;

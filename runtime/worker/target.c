@@ -416,7 +416,7 @@ int target_entries(const struct worker *w, uint32_t count, struct entries *to)
 	return target_lands(w) ? half_land(w->half, count, &to->index, &to->value) : 0;
 }
 
-/* A delta that threads add part by part. */
+/* Arguments of add_part(). */
 struct delta {
 	const struct target *t;
 	int set; /* 1: the values replace the elements */

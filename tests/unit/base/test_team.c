@@ -64,6 +64,28 @@ TEST(run__after_the_threads_have_gone_to_sleep__makes_each_call_once)
 	team_close(&team);
 }
 
+static void meet(void *context, unsigned worker)
+{
+	struct calls *c = context;
+
+	/* Call 0 ends only when another thread makes call 1. */
+	count_call(c, worker);
+	for (int i = 0; i < 30000 && worker == 0 && !c->of[1]; i++)
+		usleep(1000);
+}
+
+TEST(run__a_call_takes_long__another_thread_makes_the_next)
+{
+	struct team *team = team_of(2);
+	struct calls calls = { .of = { 0 } };
+
+	assert_int_equal(team_take(team), 1);
+	team_run(team, meet, &calls);
+	assert_int_equal(calls.of[1], 1);
+	team_give_back(team);
+	team_close(&team);
+}
+
 /* ---- parts ------------------------------------------------------------------- */
 
 struct cover {
@@ -125,7 +147,7 @@ TEST(split__long_loop__a_part_for_each_thread)
 	}
 }
 
-TEST(split__more_threads_than_parts__as_many_parts_as_there_may_be)
+TEST(split__more_threads_than_parts__TEAM_PARTS_parts)
 {
 	struct team *team = team_of(TEAM_PARTS + 5);
 

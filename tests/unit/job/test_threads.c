@@ -2,6 +2,7 @@
  * The threads of a rank: how many there are, that models which select with them at the same time do
  * not disturb each other, and that a job has the same bits with any number of them and with any
  * kernels. */
+#include "compress/kernels.h"
 #include "compress/select.h"
 #include "base/team.h"
 #include "job/threads.h"
@@ -9,6 +10,7 @@
 #include "cases.h"
 #include "random.h"
 #include "thinned.h"
+#include <math.h>
 #include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -30,6 +32,147 @@ TEST(threads__shared_processors__the_rank_takes_its_part)
 	assert_int_equal(threads_of_rank(2, 2, 4), 1);
 	assert_int_equal(threads_of_rank(64, 64, 32), 2);
 	assert_int_equal(threads_of_rank(16, 16, 2), 4);
+}
+
+/* ---- a job ------------------------------------------------------------------- */
+
+enum { RANKS = 2, COUNT = 2 * SELECT_SHARED_LEAST + 4321, STEPS = 3 };
+
+static const struct {
+	const char *threads, *kernels;
+} numbers[] = { { "1", "auto" }, { "2", "portable" }, { "3", "avx2" }, { "8", "auto" } };
+enum { NUMBERS = sizeof(numbers) / sizeof(*numbers) };
+
+static int usable(const char *kernels)
+{
+	return strcmp(kernels, "avx2") || kernels_avx2();
+}
+
+/* The parameters of rank 0 after each step of each job. */
+static float (*seen)[STEPS][COUNT];
+
+struct way {
+	size_t number;
+	const char *recipe;
+};
+
+static int count_threads_of_process(void)
+{
+	FILE *f = fopen("/proc/self/status", "r");
+	char line[256];
+	int n = -1;
+
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, "Threads: %d", &n) == 1)
+			break;
+	if (f)
+		fclose(f);
+	return n;
+}
+
+static int train(int rank, void *argument)
+{
+	const struct way *way = argument;
+	float *params = calloc(COUNT, sizeof(*params)), *grad = calloc(COUNT, sizeof(*grad));
+
+	CHECK(params && grad);
+	setenv("SLUICE_THREADS", numbers[way->number].threads, 1);
+	setenv("SLUICE_KERNELS", numbers[way->number].kernels, 1);
+
+	sluice_job *job = rank_join(&(sluice_job_attr){ .size = sizeof(sluice_job_attr) });
+	const int before = count_threads_of_process();
+	sluice_model *model = OPEN(job, params, .count = COUNT, .recipe = way->recipe, .lr = 0.1f);
+
+	CHECK(count_threads_of_process() - before == atoi(numbers[way->number].threads) - 1);
+	for (uint64_t step = 0; step < STEPS; step++) {
+		for (uint64_t i = 0; i < COUNT; i++)
+			grad[i] = 0.1f * params[i] + noise(41, step, (uint64_t)rank, i);
+		CHECK_STEP(model, grad, params);
+		if (rank == 0)
+			memcpy(seen[way->number][step], params, sizeof(seen[0][0]));
+	}
+	sluice_model_close(&model);
+	sluice_finalize(&job);
+	free(params);
+	free(grad);
+	return 0;
+}
+
+static void expect_the_same_bits(const char *recipe)
+{
+	seen = mmap(NULL, NUMBERS * sizeof(*seen), PROT_READ | PROT_WRITE,
+		    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	assert_true(seen != MAP_FAILED);
+	for (size_t n = 0; n < NUMBERS; n++) {
+		struct way way = { n, recipe };
+
+		if (thinned(n, NUMBERS - 1) || !usable(numbers[n].kernels))
+			continue;
+		run_ranks(RANKS, train, &way);
+		assert_memory_equal(seen[n], seen[0], sizeof(*seen));
+	}
+	munmap(seen, NUMBERS * sizeof(*seen));
+}
+
+TEST(job__1_to_8_threads__the_same_bits)
+{
+	expect_the_same_bits("up=topk(0.01) down=topk(0.02)");
+}
+
+TEST(job__1_to_8_threads_and_dense_steps__the_same_bits)
+{
+	expect_the_same_bits("up=all down=all update=momentum(0.9) decay=0.001");
+}
+
+TEST(job__1_to_8_threads_and_all_coordinates_in_few_bits__the_same_bits)
+{
+	expect_the_same_bits(
+		"up=all,uniform(4) down=all,bf16 memory=lowpass(0.5) clip=100 nonfinite=skip "
+		"signal=gradient,noise(0.01)");
+}
+
+TEST(job__1_to_8_threads_and_adam_at_the_shards__the_same_bits)
+{
+	expect_the_same_bits("up=topk(0.06),twomeans down=topk(0.06),e3m0 "
+			     "update=adamw(0.2,0.99,1e-8,0.01) reduce=senders");
+}
+
+/* ---- values that are not finite ---------------------------------------------- */
+
+enum { FIRST_BAD = COUNT / 2 + 77 };
+
+static int push_spoilt(int rank, void *recipe)
+{
+	float *params = calloc(COUNT, sizeof(*params)), *grad = calloc(COUNT, sizeof(*grad));
+	char place[32];
+
+	CHECK(params && grad);
+	setenv("SLUICE_THREADS", "3", 1);
+	sluice_job *job = rank_join(&(sluice_job_attr){ .size = sizeof(sluice_job_attr) });
+	sluice_model *model = OPEN(job, params, .count = COUNT, .recipe = recipe, .lr = 0.1f);
+
+	grad[COUNT - 1] = -INFINITY;
+	grad[FIRST_BAD] = NAN;
+	snprintf(place, sizeof(place), "index %d", (int)FIRST_BAD);
+	CHECK(sluice_push(model, grad) == SLUICE_ENUMERIC);
+	CHECK(strstr(sluice_last_error(), place));
+	sluice_model_close(&model);
+	sluice_finalize(&job);
+	free(params);
+	free(grad);
+	return 0;
+}
+
+TEST(job__three_threads_and_two_values_not_finite__names_the_first)
+{
+	run_ranks(1, push_spoilt, "up=all down=all");
+	run_ranks(1, push_spoilt, "up=topk(0.01) down=topk(0.01) signal=momentum(0.9)");
+	run_ranks(1, push_spoilt, "up=topk(0.01) down=topk(0.01) clip=1");
+}
+
+TEST(job__1_to_8_threads_and_many_selected__the_same_bits)
+{
+	expect_the_same_bits("up=topk(0.3),uniform(4) down=topk(0.3) signal=momentum(0.9)");
 }
 
 /* ---- two selectors, one team ------------------------------------------------- */
@@ -141,106 +284,4 @@ TEST(team__in_a_forked_child__the_selector_works_alone_and_can_be_closed)
 	assert_int_equal(pick(user, index), KEPT);
 	selector_close(&user->selector);
 	free(user);
-}
-
-/* ---- a job ------------------------------------------------------------------- */
-
-enum { RANKS = 2, COUNT = 2 * SELECT_SHARED_LEAST + 4321, STEPS = 3 };
-
-static const struct {
-	const char *threads, *kernels;
-} numbers[] = { { "1", "auto" }, { "2", "portable" }, { "3", "avx2" }, { "8", "auto" } };
-enum { NUMBERS = sizeof(numbers) / sizeof(*numbers) };
-
-/* The parameters of rank 0 after each step of each job. */
-static float (*seen)[STEPS][COUNT];
-
-struct way {
-	size_t number;
-	const char *recipe;
-};
-
-static int count_threads_of_process(void)
-{
-	FILE *f = fopen("/proc/self/status", "r");
-	char line[256];
-	int n = -1;
-
-	while (f && fgets(line, sizeof(line), f))
-		if (sscanf(line, "Threads: %d", &n) == 1)
-			break;
-	if (f)
-		fclose(f);
-	return n;
-}
-
-static int train(int rank, void *argument)
-{
-	const struct way *way = argument;
-	float *params = calloc(COUNT, sizeof(*params)), *grad = calloc(COUNT, sizeof(*grad));
-
-	CHECK(params && grad);
-	setenv("SLUICE_THREADS", numbers[way->number].threads, 1);
-	setenv("SLUICE_KERNELS", numbers[way->number].kernels, 1);
-
-	sluice_job *job = rank_join(&(sluice_job_attr){ .size = sizeof(sluice_job_attr) });
-	const int before = count_threads_of_process();
-	sluice_model *model = OPEN(job, params, .count = COUNT, .recipe = way->recipe, .lr = 0.1f);
-
-	CHECK(count_threads_of_process() - before == atoi(numbers[way->number].threads) - 1);
-	for (uint64_t step = 0; step < STEPS; step++) {
-		for (uint64_t i = 0; i < COUNT; i++)
-			grad[i] = 0.1f * params[i] + noise(41, step, (uint64_t)rank, i);
-		CHECK_STEP(model, grad, params);
-		if (rank == 0)
-			memcpy(seen[way->number][step], params, sizeof(seen[0][0]));
-	}
-	sluice_model_close(&model);
-	sluice_finalize(&job);
-	free(params);
-	free(grad);
-	return 0;
-}
-
-static void expect_the_same_bits(const char *recipe)
-{
-	seen = mmap(NULL, NUMBERS * sizeof(*seen), PROT_READ | PROT_WRITE,
-		    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	assert_true(seen != MAP_FAILED);
-	for (size_t n = 0; n < NUMBERS; n++) {
-		struct way way = { n, recipe };
-
-		if (thinned(n, NUMBERS - 1))
-			continue;
-		run_ranks(RANKS, train, &way);
-		assert_memory_equal(seen[n], seen[0], sizeof(*seen));
-	}
-	munmap(seen, NUMBERS * sizeof(*seen));
-}
-
-TEST(job__1_to_8_threads__the_same_bits)
-{
-	expect_the_same_bits("up=topk(0.01) down=topk(0.02)");
-}
-
-TEST(job__1_to_8_threads_and_dense_steps__the_same_bits)
-{
-	expect_the_same_bits("up=all down=all update=momentum(0.9) decay=0.001");
-}
-
-TEST(job__1_to_8_threads_and_all_coordinates_in_few_bits__the_same_bits)
-{
-	expect_the_same_bits("up=all,uniform(4) down=all,bf16 memory=lowpass(0.5) clip=100 "
-			     "signal=gradient,noise(0.01)");
-}
-
-TEST(job__1_to_8_threads_and_adam_at_the_shards__the_same_bits)
-{
-	expect_the_same_bits("up=topk(0.06),twomeans down=topk(0.06),e3m0 "
-			     "update=adamw(0.2,0.99,1e-8,0.01)");
-}
-
-TEST(job__1_to_8_threads_and_many_selected__the_same_bits)
-{
-	expect_the_same_bits("up=topk(0.3),uniform(4) down=topk(0.3) signal=momentum(0.9)");
 }
