@@ -219,6 +219,18 @@ void sparse_gather(const float *vector, const uint32_t *index, float *value, uin
 
 /* ---- by several threads ------------------------------------------------------ */
 
+static int change(enum sparse_operation operation, float *vector, const uint32_t *index,
+		  const float *value, uint32_t n)
+{
+	switch (operation) {
+	case SPARSE_ADD: return add(vector, index, value, n, 1);
+	case SPARSE_SET: sparse_set(vector, index, value, n); break;
+	case SPARSE_SUBTRACT: sparse_subtract(vector, index, value, n); break;
+	}
+	return 1;
+}
+
+/* Arguments and results of change_part(). */
 struct shared_change {
 	enum sparse_operation operation;
 	float *vector;
@@ -230,24 +242,22 @@ struct shared_change {
 static void change_part(void *context, unsigned part, uint64_t begin, uint64_t end)
 {
 	struct shared_change *c = context;
-	const uint32_t *index = c->index ? c->index + begin : NULL, n = (uint32_t)(end - begin);
-	float *vector = c->vector + (index ? 0 : begin);
-	const float *value = c->value + begin;
+	const uint32_t *index = c->index ? c->index + begin : NULL;
 
-	c->finite[part] = 1;
-	switch (c->operation) {
-	case SPARSE_ADD: c->finite[part] = add(vector, index, value, n, 1); break;
-	case SPARSE_SET: sparse_set(vector, index, value, n); break;
-	case SPARSE_SUBTRACT: sparse_subtract(vector, index, value, n); break;
-	}
+	c->finite[part] = change(c->operation, c->vector + (index ? 0 : begin), index,
+				 c->value + begin, (uint32_t)(end - begin));
 }
 
 int sparse_change(struct team *team, enum sparse_operation operation, float *vector,
 		  const uint32_t *index, const float *value, uint32_t count)
 {
-	struct shared_change c = { operation, vector, index, value, { 0 } };
-	const unsigned parts = team_split(team, count, VECTOR_LINE, change_part, &c);
+	struct shared_change c;
 	int finite = 1;
+
+	if (count < 2 * TEAM_LEAST) /* a shard changes its copy in many short pieces */
+		return change(operation, vector, index, value, count);
+	c = (struct shared_change){ operation, vector, index, value, { 0 } };
+	const unsigned parts = team_split(team, count, VECTOR_LINE, change_part, &c);
 
 	for (unsigned i = 0; i < parts; i++)
 		finite &= c.finite[i];
