@@ -21,8 +21,7 @@ enum { POLL_NS = 50000, POLLS = 32, MOST_RESTS = 16 };
 struct team {
 	pthread_mutex_t lock;
 	pthread_cond_t wake, done;
-	/* The run: the next call to hand out, the number of calls, and that of calls in progress.
-	 */
+	/* The run: the next call, the number of calls, and the number in progress. */
 	unsigned next, end;
 	atomic_uint busy;
 	atomic_uint runs; /* number of runs so far */
