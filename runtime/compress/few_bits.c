@@ -539,16 +539,16 @@ static int grid_decode(unsigned width_bits, float range, const uint8_t *in, size
 /* ---- all ---- */
 
 /* The offsets of the block words and codes of a value. */
-struct place {
+struct offsets {
 	uint64_t words, codes;
 };
 
-static struct place place_of(const struct value_coding *c, uint64_t n, uint64_t at)
+static struct offsets offsets_of(const struct value_coding *c, uint64_t n, uint64_t at)
 {
 	if (!c->block)
-		return (struct place){ 0, bits_bytes(at, c->bits) };
-	return (struct place){ at / c->block * SCALE_BYTES,
-			       blocks_of(c, n) * SCALE_BYTES + bits_bytes(at, c->bits) };
+		return (struct offsets){ 0, bits_bytes(at, c->bits) };
+	return (struct offsets){ at / c->block * SCALE_BYTES,
+				 blocks_of(c, n) * SCALE_BYTES + bits_bytes(at, c->bits) };
 }
 
 /* Parts begin at multiples of this number: a block, or a piece if there are no blocks. The codes of
@@ -569,11 +569,11 @@ struct encoding {
 	size_t bad[TEAM_PARTS]; /* the part's first value that is not finite; n if there is none */
 };
 
-static size_t encode(const struct encoding *e, const struct rounding *rounding, uint64_t begin,
-		     size_t n)
+static size_t encode_values(const struct encoding *e, const struct rounding *rounding,
+			    uint64_t begin, size_t n)
 {
 	const struct value_coding *c = e->c;
-	const struct place at = place_of(c, e->n, begin);
+	const struct offsets at = offsets_of(c, e->n, begin);
 	const float *v = e->v + begin;
 	float *decoded = e->decoded + begin;
 	uint8_t *words = e->out + at.words, *codes = e->out + at.codes;
@@ -595,7 +595,7 @@ static void encode_part(void *context, unsigned part, uint64_t begin, uint64_t e
 	const uint32_t *index = all->index ? all->index + begin : NULL;
 	const struct rounding own = { all->stream, all->first + (index ? 0 : begin), index };
 
-	const size_t finite = encode(e, &own, begin, end - begin);
+	const size_t finite = encode_values(e, &own, begin, end - begin);
 
 	e->bad[part] = finite < end - begin ? begin + finite : e->n;
 }
@@ -625,7 +625,7 @@ static void decode_part(void *context, unsigned part, uint64_t begin, uint64_t e
 {
 	struct decoding *d = context;
 	const struct value_coding *c = d->c;
-	const struct place at = place_of(c, d->n, begin);
+	const struct offsets at = offsets_of(c, d->n, begin);
 	const uint8_t *words = d->in + at.words, *codes = d->in + at.codes;
 	const size_t n = end - begin;
 	const char **why = &d->wrong[part];

@@ -219,8 +219,8 @@ void sparse_gather(const float *vector, const uint32_t *index, float *value, uin
 
 /* ---- by several threads ------------------------------------------------------ */
 
-static int change(enum sparse_operation operation, float *vector, const uint32_t *index,
-		  const float *value, uint32_t n)
+static int operate(enum sparse_operation operation, float *vector, const uint32_t *index,
+		   const float *value, uint32_t n)
 {
 	switch (operation) {
 	case SPARSE_ADD: return add(vector, index, value, n, 1);
@@ -230,7 +230,7 @@ static int change(enum sparse_operation operation, float *vector, const uint32_t
 	return 1;
 }
 
-/* Arguments and results of change_part(). */
+/* Arguments and results of operate_on_part(). */
 struct shared_change {
 	enum sparse_operation operation;
 	float *vector;
@@ -239,13 +239,13 @@ struct shared_change {
 	int finite[TEAM_PARTS];
 };
 
-static void change_part(void *context, unsigned part, uint64_t begin, uint64_t end)
+static void operate_on_part(void *context, unsigned part, uint64_t begin, uint64_t end)
 {
 	struct shared_change *c = context;
 	const uint32_t *index = c->index ? c->index + begin : NULL;
 
-	c->finite[part] = change(c->operation, c->vector + (index ? 0 : begin), index,
-				 c->value + begin, (uint32_t)(end - begin));
+	c->finite[part] = operate(c->operation, c->vector + (index ? 0 : begin), index,
+				  c->value + begin, (uint32_t)(end - begin));
 }
 
 int sparse_change(struct team *team, enum sparse_operation operation, float *vector,
@@ -255,9 +255,9 @@ int sparse_change(struct team *team, enum sparse_operation operation, float *vec
 	int finite = 1;
 
 	if (count < 2 * TEAM_LEAST) /* a shard changes its copy in many short pieces */
-		return change(operation, vector, index, value, count);
+		return operate(operation, vector, index, value, count);
 	c = (struct shared_change){ operation, vector, index, value, { 0 } };
-	const unsigned parts = team_split(team, count, VECTOR_LINE, change_part, &c);
+	const unsigned parts = team_split(team, count, VECTOR_LINE, operate_on_part, &c);
 
 	for (unsigned i = 0; i < parts; i++)
 		finite &= c.finite[i];

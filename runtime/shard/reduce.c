@@ -105,7 +105,7 @@ struct addition {
 };
 
 /* Returns the first entry at this coordinate or beyond. */
-static uint32_t entry_at(const struct addition *a, uint64_t coordinate)
+static uint32_t first_entry(const struct addition *a, uint64_t coordinate)
 {
 	return (uint32_t)(a->index ? sparse_below(a->index, a->count, coordinate) : coordinate);
 }
@@ -115,7 +115,7 @@ static void add_range(void *context, unsigned part, uint64_t begin, uint64_t end
 {
 	const struct addition *a = context;
 	const struct reduction *r = a->r;
-	const uint32_t from = entry_at(a, begin), n = entry_at(a, end) - from;
+	const uint32_t from = first_entry(a, begin), n = first_entry(a, end) - from;
 	const uint32_t *index = a->index ? a->index + from : NULL;
 	const float *value = a->value + from;
 

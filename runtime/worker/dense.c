@@ -155,7 +155,7 @@ static int pull_fits(const struct worker *w, uint32_t shard, const uint8_t *entr
 	       !expect->welcome(w, shard, m);
 }
 
-/* Arguments and results of add_part(). */
+/* Arguments and results of add_checked_part(). */
 struct adding {
 	const struct worker *w;
 	const uint8_t *payload;
@@ -164,7 +164,7 @@ struct adding {
 	struct crc_part crc[TEAM_PARTS];
 };
 
-static void add_part(void *context, unsigned part, uint64_t begin, uint64_t end)
+static void add_checked_part(void *context, unsigned part, uint64_t begin, uint64_t end)
 {
 	struct adding *of = context;
 	float value[DENSE_PIECE];
@@ -189,8 +189,8 @@ static const char *add_checked(const struct worker *w, const uint8_t *payload, u
 			       uint32_t payload_crc, uint64_t first)
 {
 	struct adding of = { .w = w, .payload = payload, .first = first };
-	const unsigned parts = team_split(scratch_team(w->scratch), span, VECTOR_LINE, add_part,
-					  &of);
+	const unsigned parts = team_split(scratch_team(w->scratch), span, VECTOR_LINE,
+					  add_checked_part, &of);
 
 	if (crc32c_of_parts(of.crc, parts) != payload_crc)
 		return "the payload's checksum is wrong";

@@ -416,7 +416,7 @@ int target_entries(const struct worker *w, uint32_t count, struct entries *to)
 	return target_lands(w) ? half_land(w->half, count, &to->index, &to->value) : 0;
 }
 
-/* Arguments of add_part(). */
+/* Arguments of add_delta_part(). */
 struct delta {
 	const struct target *t;
 	int set; /* 1: the values replace the elements */
@@ -425,7 +425,7 @@ struct delta {
 	const float *value;
 };
 
-static void add_part(void *context, unsigned part, uint64_t begin, uint64_t end)
+static void add_delta_part(void *context, unsigned part, uint64_t begin, uint64_t end)
 {
 	const struct delta *d = context;
 	const struct target *t = d->t;
@@ -449,7 +449,7 @@ int target_add(const struct worker *w, uint64_t first, const uint32_t *index, co
 
 	if (d.t->there)
 		return add_there(w, first, index, value, n);
-	team_split(scratch_team(w->scratch), n, VECTOR_LINE, add_part, &d);
+	team_split(scratch_team(w->scratch), n, VECTOR_LINE, add_delta_part, &d);
 	return 0;
 }
 
