@@ -4,8 +4,13 @@
 A test calls run(N, "name", ...) with the name of a function in its own file. Each rank calls
 function(job, folder, ...). A rank that does not end in time is killed. The ranks' nodes have the names "node R". If
 the file has a class Meeting, the ranks use it instead of sluice.Folder.
+
+A rank is a fork of a server that has imported the packages of the test once, because torch takes longer to import than
+most ranks run. With flags, it is a new interpreter, which also ends as interpreters do.
 """
+import atexit
 import importlib
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -14,6 +19,8 @@ import tempfile
 import time
 
 LIMIT_S = 300
+PACKAGES = []  # what the server imports, besides what the test has imported of these:
+USUAL = ["numpy", "torch", "torch.distributed", "sluice", "sluice.torch"]
 
 
 class Results(list):
@@ -38,32 +45,69 @@ def refused(call, why, kind=None):
         raise AssertionError(f"no error says '{why}'")
 
 
+def forked(environment, said, function, arguments):
+    """Runs in a fork of the server, and prints into the file `said`."""
+    os.setsid()
+    with open(said, "ab") as file:
+        for stream in (1, 2):
+            os.dup2(file.fileno(), stream)
+    os.environ.clear()
+    os.environ.update(environment)
+    try:
+        function(*arguments)
+    finally:
+        atexit._run_exitfuncs()  # a process of multiprocessing ends without them
+
+
+class Fork:
+    """Runs function(*arguments) in a fork of the server. Has the methods of subprocess.Popen that ended() needs."""
+
+    context = multiprocessing.get_context("forkserver")
+
+    def __init__(self, environment, said, function, *arguments):
+        self.context.set_forkserver_preload(PACKAGES + [name for name in USUAL if name in sys.modules])
+        self.process = self.context.Process(target=forked, args=(environment, said.name, function, arguments))
+        self.process.start()
+        self.pid = self.process.pid
+
+    def wait(self, seconds=None):
+        self.process.join(seconds)
+        if self.process.exitcode is None:
+            raise subprocess.TimeoutExpired(self.pid, seconds)
+        return self.process.exitcode
+
+
+def ended(processes):
+    """Waits for a list of (process, its output's file), and returns Results."""
+    end = time.monotonic() + LIMIT_S
+    results = Results()
+    for process, said in processes:
+        try:
+            status = process.wait(max(0.1, end - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            status = f"none: killed after {LIMIT_S} s"
+        said.seek(0)
+        results.append((status, said.read()))
+        said.close()
+    return results
+
+
 def run(ranks, function, *arguments, flags=(), **environment):
     """Runs a function of the calling test on each rank, and returns Results."""
     test = os.path.abspath(sys.modules["__main__"].__file__)
+    environment = {**os.environ, "SLUICE_LOST_AFTER": "10s", "SLUICE_WAIT_TIMEOUT": "60s", **environment}
     with tempfile.TemporaryDirectory(prefix="sluice-ranks-") as folder:
         os.mkdir(os.path.join(folder, "meet"), 0o700)
         processes = []
         for rank in range(ranks):
             said = open(os.path.join(folder, f"said.{rank}"), "w+", encoding="utf-8")
+            words = [test, function, folder, str(rank), str(ranks), *map(str, arguments)]
             processes.append((subprocess.Popen(
-                [sys.executable, *flags, os.path.abspath(__file__), test, function, folder, str(rank),
-                 str(ranks), *map(str, arguments)], stdout=said, stderr=subprocess.STDOUT,
-                env={**os.environ, "SLUICE_LOST_AFTER": "10s", "SLUICE_WAIT_TIMEOUT": "60s", **environment},
-                start_new_session=True), said))
-        end = time.monotonic() + LIMIT_S
-        results = Results()
-        for process, said in processes:
-            try:
-                status = process.wait(max(0.1, end - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-                status = f"none: killed after {LIMIT_S} s"
-            said.seek(0)
-            results.append((status, said.read()))
-            said.close()
-        return results
+                [sys.executable, *flags, os.path.abspath(__file__), *words], stdout=said, stderr=subprocess.STDOUT,
+                env=environment, start_new_session=True) if flags else Fork(environment, said, main, *words), said))
+        return ended(processes)
 
 
 def main(test, function, folder, rank, ranks, *arguments):

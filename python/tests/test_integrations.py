@@ -5,8 +5,8 @@ import importlib.util
 import os
 import random
 import re
+import runpy
 import socket
-import subprocess
 import sys
 import tempfile
 import unittest
@@ -14,7 +14,10 @@ import unittest
 import ranks
 
 EXAMPLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "examples")
+FRAMEWORKS = [name for name in ("accelerate", "transformers", "lightning") if importlib.util.find_spec(name)]
 STEPS, BATCH = 8, 8
+os.environ["HF_HUB_OFFLINE"] = "1"
+ranks.PACKAGES += ["torch", "accelerate", "transformers.trainer", "lightning"]
 
 
 def write_rows(folder, count):
@@ -23,6 +26,12 @@ def write_rows(folder, count):
     for name, header, size in (("images-idx3", 16, 784), ("labels-idx1", 8, 1)):
         with gzip.open(os.path.join(folder, f"train-{name}-ubyte.gz"), "wb", 1) as file:
             file.write(bytes(header) + bytes(values.randrange(256 if size > 1 else 10) for _ in range(count * size)))
+
+
+def run_example(path, *options):
+    sys.argv = [path, *options]
+    sys.path.insert(0, EXAMPLES)
+    runpy.run_path(path, run_name="__main__")
 
 
 class Integrations(unittest.TestCase):
@@ -41,22 +50,16 @@ class Integrations(unittest.TestCase):
         with socket.socket() as free:
             free.bind(("localhost", 0))
             port = free.getsockname()[1]
-        processes = [subprocess.Popen(
-            [sys.executable, os.path.join(EXAMPLES, example), "--data", self.folder, "--steps", str(STEPS), "--batch",
-             str(BATCH), "--recipe", recipe, *options], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            env={**os.environ, "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2",
-                 "GROUP_RANK": "0", "MASTER_ADDR": "localhost", "MASTER_PORT": str(port), "TORCHELASTIC_RUN_ID": "test",
-                 "HF_HUB_OFFLINE": "1", "SLUICE_LOST_AFTER": "30s"}) for rank in range(2)]
+        files = [tempfile.NamedTemporaryFile("w+", encoding="utf-8") for _ in range(2)]
         texts = []
-        for process in processes:
-            try:
-                texts.append(process.communicate(timeout=ranks.LIMIT_S)[0])
-            except subprocess.TimeoutExpired:
-                for other in processes:
-                    other.kill()
-                raise
-        for process, text in zip(processes, texts):
-            self.assertEqual(process.returncode, status, text)
+        for ended, text in ranks.ended([(ranks.Fork(
+                {**os.environ, "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2",
+                 "GROUP_RANK": "0", "MASTER_ADDR": "localhost", "MASTER_PORT": str(port), "TORCHELASTIC_RUN_ID": "test",
+                 "SLUICE_LOST_AFTER": "30s"}, said, run_example, os.path.join(EXAMPLES, example), "--data", self.folder,
+                "--steps", str(STEPS), "--batch", str(BATCH), "--recipe", recipe, *options), said)
+                for rank, said in enumerate(files)]):
+            self.assertEqual(ended, status, text)
+            texts.append(text)
         if status:
             return texts[1]
         found = re.search(r"final loss=(\S+) parameters=(\S+)", texts[0])
@@ -65,13 +68,13 @@ class Integrations(unittest.TestCase):
 
     def dense(self, framework, example):
         """Dense is Gloo."""
-        if importlib.util.find_spec(framework) is None:
+        if framework not in FRAMEWORKS:
             self.skipTest(f"{framework} is not installed")
         self.assertEqual(self.train(example, "up=all down=all"), self.train(example, "none"))
 
     def resumes(self, framework, example, name, part):
         """A resumed run ends like one that was not interrupted, and needs the file of each rank."""
-        if importlib.util.find_spec(framework) is None:
+        if framework not in FRAMEWORKS:
             self.skipTest(f"{framework} is not installed")
         sparse = "up=topk(0.05) down=topk(0.1)"
         with tempfile.TemporaryDirectory() as folder:

@@ -23,7 +23,7 @@
 
 enum {
 	LOST_MS = 400,
-	WAIT_MS = 20000,
+	WAIT_MS = 60000,
 	LINE = 256,
 	EVENTS = 1024,
 	BYTES = 3 << 20, /* some pieces */
@@ -1133,7 +1133,7 @@ static void walk(void (*play)(void), unsigned least)
 		const char *leak;
 		int rc;
 
-		if (thinned(n, 3))
+		if (thinned(n, 12))
 			continue;
 		play();
 		fake_ofi.fail_call = n;
