@@ -102,8 +102,10 @@ size_t message_bound(uint32_t span, uint32_t count, struct value_coding values)
 	if (values.type == VALUE_ROUND)
 		values.bits = ROUND_BITS_MAX;
 	dense = section_of_values(span, &values);
-	sparse = section_of_values(fewer, &values) + index_bytes(CODING_RAW, NULL, fewer, span);
-	bitmap = section_of_values(fewer, &values) + index_bytes(CODING_BITMAP, NULL, fewer, span);
+	sparse = section_of_values(fewer, &values) +
+		 index_bytes(NULL, CODING_RAW, NULL, fewer, span);
+	bitmap = section_of_values(fewer, &values) +
+		 index_bytes(NULL, CODING_BITMAP, NULL, fewer, span);
 	best = sparse < bitmap ? sparse : bitmap;
 	if (few_bits && count >= span) /* such a message is dense only if all coordinates are
 					  sent, because nearly all may take more bytes */
@@ -115,8 +117,8 @@ size_t message_bound(uint32_t span, uint32_t count, struct value_coding values)
 
 size_t message_support_bound(uint32_t span, uint32_t count)
 {
-	uint64_t raw = index_bytes(CODING_RAW, NULL, count, span);
-	uint64_t bitmap = index_bytes(CODING_BITMAP, NULL, count, span);
+	uint64_t raw = index_bytes(NULL, CODING_RAW, NULL, count, span);
+	uint64_t bitmap = index_bytes(NULL, CODING_BITMAP, NULL, count, span);
 
 	return (size_t)(MESSAGE_HEADER_BYTES +
 			(((raw < bitmap ? raw : bitmap) + 7) & ~(uint64_t)7));
@@ -124,7 +126,7 @@ size_t message_support_bound(uint32_t span, uint32_t count)
 
 /* Returns the coding with the shortest payload. Among equally short ones, returns the one that is
  * fastest to read. *payload_bytes receives its length. */
-static enum index_coding cheapest(const struct message *m, const uint32_t *index,
+static enum index_coding cheapest(struct team *team, const struct message *m, const uint32_t *index,
 				  uint64_t *payload_bytes)
 {
 	static const enum index_coding sparse[] = { CODING_RAW, CODING_RUN, CODING_BITMAP,
@@ -143,7 +145,7 @@ static enum index_coding cheapest(const struct message *m, const uint32_t *index
 		*payload_bytes =
 			UINT64_MAX; /* a dense message would not show which coordinates were sent */
 	for (size_t i = 0; i < n; i++) {
-		uint64_t bytes = index_bytes(sparse[i], index, m->count, m->span) +
+		uint64_t bytes = index_bytes(team, sparse[i], index, m->count, m->span) +
 				 section_of(m, m->count);
 
 		if (coding_wins(bytes, best, *payload_bytes)) {
@@ -307,7 +309,7 @@ size_t message_encode(struct team *team, struct message *m, const uint32_t *inde
 	m->scale = m->kind == MESSAGE_SUPPORT ? 1 :
 		   few_bits ? few_bits_fit(&m->values, value, m->count, m->range) :
 			      value_scale(m->values.type, value, m->count);
-	m->coding = cheapest(m, index, &payload_bytes);
+	m->coding = cheapest(team, m, index, &payload_bytes);
 	assert(payload_bytes <= UINT32_MAX - MESSAGE_HEADER_BYTES);
 	m->payload_bytes = (uint32_t)payload_bytes;
 	if (payload_bytes)
@@ -320,7 +322,7 @@ size_t message_encode(struct team *team, struct message *m, const uint32_t *inde
 	} else {
 		values = payload + payload_bytes - section_of(m, m->count);
 		if (m->coding != CODING_SEEDED && m->coding != CODING_AGREED)
-			index_encode(m->coding, index, m->count, m->span, payload,
+			index_encode(team, m->coding, index, m->count, m->span, payload,
 				     (uint64_t)(values - payload));
 		crc = copy_checked(team, 0, payload, payload, (uint64_t)(values - payload));
 		if (m->kind != MESSAGE_SUPPORT) {
@@ -550,8 +552,8 @@ int message_decode(struct team *team, const struct message *m, const uint8_t *co
 		if (m->coding == CODING_SEEDED)
 			seeded_support(m->kind == MESSAGE_DELTA, m->stream.seed, m->step, m->shard,
 				       m->span, m->count, index);
-	} else if (index_decode(m->coding, payload, m->payload_bytes - section, m->count, m->span,
-				index, &text))
+	} else if (index_decode(team, m->coding, payload, m->payload_bytes - section, m->count,
+				m->span, index, &text))
 		return refuse_message(why, "%s", text);
 	values = payload + m->payload_bytes - section;
 	for (uint64_t i = used; i < section; i++)

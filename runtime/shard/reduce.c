@@ -352,14 +352,25 @@ static uint32_t add_up(const struct listing *l, uint32_t count)
 	return n;
 }
 
+/* Arguments of change_listed(). */
+struct list_change {
+	const struct listing *list;
+	float *residual, share, by;
+};
+
 /* Adds the change of each listed coordinate to the residual. Replaces the listed values by the new
  * values of the residual. */
-static void change_listed(const struct listing *l, uint32_t n, float *residual, float share,
-			  float by)
+static void change_listed(void *context, unsigned part, uint64_t begin, uint64_t end)
 {
-	for (uint32_t i = 0; i < n; i++) {
-		__builtin_prefetch(residual + l->index[i + AHEAD < n ? i + AHEAD : i], 1);
-		l->value[i] = residual[l->index[i]] += by * (l->value[i] * share);
+	const struct list_change *c = context;
+	const uint32_t *index = c->list->index;
+	float *value = c->list->value, *residual = c->residual;
+	const float share = c->share, by = c->by;
+
+	(void)part;
+	for (uint64_t i = begin; i < end; i++) {
+		__builtin_prefetch(residual + index[i + AHEAD < end ? i + AHEAD : i], 1);
+		value[i] = residual[index[i]] += by * (value[i] * share);
 	}
 }
 
@@ -375,7 +386,8 @@ static void change_lists(struct reduction *r, float *residual, float share, floa
 	const struct listing all = merge_lists(r, lists, spare);
 	const uint32_t n = add_up(&all, count);
 
-	change_listed(&all, n, residual, share, by);
+	team_split(r->team, n, LINE, change_listed,
+		   &(struct list_change){ &all, residual, share, by });
 	if (candidates)
 		candidates_changed(candidates, all.index, all.value, n);
 	memset(r->sum, 0, lent);

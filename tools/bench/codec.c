@@ -102,11 +102,11 @@ static void run_index(struct bench *b, enum subject s)
 	const char *why = NULL;
 	uint64_t began = now_ns();
 
-	b->length[s] = index_bytes(coding, b->index, b->k, b->span);
-	index_encode(coding, b->index, b->k, b->span, b->bytes, b->length[s]);
+	b->length[s] = index_bytes(NULL, coding, b->index, b->k, b->span);
+	index_encode(NULL, coding, b->index, b->k, b->span, b->bytes, b->length[s]);
 	samples_add(&b->encode[s], seconds_since(began));
 	began = now_ns();
-	if (index_decode(coding, b->bytes, b->length[s], b->k, b->span, b->got, &why))
+	if (index_decode(NULL, coding, b->bytes, b->length[s], b->k, b->span, b->got, &why))
 		b->trouble = why;
 	samples_add(&b->decode[s], seconds_since(began));
 	if (memcmp(b->got, b->index, b->k * sizeof(*b->index)) != 0)

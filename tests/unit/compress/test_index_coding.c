@@ -18,7 +18,8 @@ TEST(every_coding__reads_back_what_it_wrote)
 		for (size_t d = 0; d < COUNT_OF(densities); d++)
 			for (size_t c = 1; c < CODINGS; c++) {
 				uint32_t count = random_support(&r, spans[s], densities[d], index);
-				uint64_t bytes = index_bytes(codings[c], index, count, spans[s]);
+				uint64_t bytes = index_bytes(NULL, codings[c], index, count,
+							     spans[s]);
 				if (codings[c] == CODING_RUN && bytes == UINT32_MAX)
 					continue; /* no run */
 
@@ -26,10 +27,11 @@ TEST(every_coding__reads_back_what_it_wrote)
 
 				assert_int_equal(bytes,
 						 slow_bytes(codings[c], index, count, spans[s]));
-				index_encode(codings[c], index, count, spans[s], coded, bytes);
+				index_encode(NULL, codings[c], index, count, spans[s], coded,
+					     bytes);
 				expect_layout(codings[c], coded, index, count, spans[s]);
 				got[count] = 0xabcdef01;
-				assert_int_equal(index_decode(codings[c], coded, bytes, count,
+				assert_int_equal(index_decode(NULL, codings[c], coded, bytes, count,
 							      spans[s], got, &why),
 						 0);
 				if (count)
@@ -51,7 +53,8 @@ TEST(size__rice_costs_little_more_than_the_entropy)
 		uint32_t count = random_support(&r, span, densities[i], index);
 		double p = (double)count / span;
 		double entropy = -(p * log2(p) + (1 - p) * log2(1 - p)) / p;
-		double bits = 8.0 * (double)index_bytes(CODING_RICE, index, count, span) / count;
+		double bits = 8.0 * (double)index_bytes(NULL, CODING_RICE, index, count, span) /
+			      count;
 
 		assert_true(bits >= entropy - 0.1 && bits < entropy + 0.3);
 	}
@@ -71,7 +74,8 @@ TEST(size__delta_costs_what_the_design_says)
 
 	for (size_t i = 0; i < COUNT_OF(expected); i++) {
 		uint32_t count = random_support(&r, span, expected[i].density, index);
-		double bits = 8.0 * (double)index_bytes(CODING_DELTA, index, count, span) / count;
+		double bits = 8.0 * (double)index_bytes(NULL, CODING_DELTA, index, count, span) /
+			      count;
 		float *value = calloc(count, sizeof(*value));
 		size_t bound = message_bound(span, count, plain(VALUE_F32));
 		uint8_t *out = get_memory(bound);

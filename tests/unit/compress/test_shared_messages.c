@@ -2,6 +2,7 @@
  * Messages that several threads encode, check and decode: the bytes and values are those of one
  * thread, and so is what is refused. */
 #include "compress/message.h"
+#include "compress/index_coding.h"
 #include "base/bytes.h"
 #include "base/team.h"
 #include "cases.h"
@@ -131,6 +132,54 @@ TEST(messages__2_to_4_threads__the_bytes_and_values_of_one)
 			assert_int_equal(decode(teams[t], shared, length, &why), 0);
 			assert_memory_equal(shared->got, alone->got, n * sizeof(float));
 		}
+	}
+}
+
+/* Positions of which one thread decodes some before another has decoded those in front of them. */
+TEST(delta__2_to_4_threads__the_bytes_positions_and_refusals_of_one)
+{
+	enum { APART = 11, LIST = 3 * TEAM_LEAST + 501, WIDE = APART * LIST };
+	static uint32_t index[LIST], got[LIST], wanted[LIST];
+	static uint8_t coded[4 * LIST], other[4 * LIST];
+	struct random r = { 9 };
+
+	for (uint32_t i = 0; i < LIST; i++)
+		index[i] = APART * i + random_bits(&r) % APART;
+	const uint64_t bytes = index_bytes(NULL, CODING_DELTA, index, LIST, WIDE);
+	const uint64_t step = bytes / 50;
+
+	index_encode(NULL, CODING_DELTA, index, LIST, WIDE, coded, bytes);
+	for (unsigned t = 2; t <= THREADS; t++) {
+		const char *why;
+
+		assert_int_equal(index_bytes(teams[t], CODING_DELTA, index, LIST, WIDE), bytes);
+		memset(other, 0x5a, bytes);
+		index_encode(teams[t], CODING_DELTA, index, LIST, WIDE, other, bytes);
+		assert_memory_equal(other, coded, bytes);
+		assert_int_equal(
+			index_decode(teams[t], CODING_DELTA, other, bytes, LIST, WIDE, got, &why),
+			0);
+		assert_memory_equal(got, index, sizeof(got));
+		for (uint64_t at = 0; at < bytes; at += step) { /* widths and gaps */
+			const char *same = "", *text = "";
+			int rc, status;
+
+			other[at] ^= 1u << at % 8;
+			rc = index_decode(NULL, CODING_DELTA, other, bytes, LIST, WIDE, wanted,
+					  &text);
+			status = index_decode(teams[t], CODING_DELTA, other, bytes, LIST, WIDE, got,
+					      &same);
+			assert_int_equal(status, rc);
+			assert_string_equal(same, text);
+			if (!rc)
+				assert_memory_equal(got, wanted, sizeof(got));
+			other[at] = coded[at];
+		}
+		/* The last positions lie beyond a shorter shard. */
+		assert_int_equal(index_decode(teams[t], CODING_DELTA, other, bytes, LIST,
+					      index[LIST - 1], got, &why),
+				 SLUICE_EWIRE);
+		assert_string_equal(why, "a delta index lies beyond the shard");
 	}
 }
 
