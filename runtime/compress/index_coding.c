@@ -102,11 +102,13 @@ static uint32_t end_of_chunk(const struct delta_chunks *c, uint64_t first)
 	return c->count - first < c->chunk ? c->count : (uint32_t)first + c->chunk;
 }
 
+/* Returns the smallest possible index at position `first`. */
 static uint32_t next_of(const uint32_t *index, uint32_t first)
 {
 	return first ? index[first - 1] + 1 : 0;
 }
 
+/* Returns the bytes of the blocks of indices first..end - 1, without their widths. */
 static uint64_t blocks_bytes(const uint32_t *index, uint32_t first, uint32_t end)
 {
 	const struct index_kernels *k = index_kernels();
@@ -308,8 +310,12 @@ static void move_chunks(void *context, unsigned part, uint64_t begin, uint64_t e
 	const struct delta_chunks *c = context;
 
 	(void)part;
-	for (uint64_t i = begin; i < end; i++)
-		c->got[i] += (uint32_t)c->next[i / c->chunk];
+	for (uint64_t i = begin; i < end; i += c->chunk) {
+		const uint32_t start = (uint32_t)c->next[i / c->chunk], stop = end_of_chunk(c, i);
+
+		for (uint32_t j = (uint32_t)i; j < stop; j++)
+			c->got[j] += start;
+	}
 }
 
 /* Returns 0 if all chunks are decoded. Otherwise, decode_blocks() finds out why they are not. */
