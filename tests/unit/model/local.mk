@@ -17,7 +17,7 @@ check_PROGRAMS += \
 	tests/unit/test_worth
 tests_unit_test_bits_SOURCES = tests/unit/model/test_bits.c tests/unit/random.h tests/unit/scratch.h $(ranks)
 tests_unit_test_delta_log_SOURCES = tests/unit/model/test_delta_log.c tests/unit/random.h
-tests_unit_test_growth_SOURCES = tests/unit/model/test_growth.c $(ranks)
+tests_unit_test_growth_SOURCES = tests/unit/model/test_growth.c tests/unit/random.h $(ranks)
 tests_unit_test_guard_raise_SOURCES = tests/unit/model/test_guard_raise.c tests/unit/scratch.h $(ranks)
 tests_unit_test_layout_SOURCES = tests/unit/model/test_layout.c tests/unit/model/layout_recipes.h
 tests_unit_test_many_models_SOURCES = tests/unit/model/test_many_models.c $(ranks)

@@ -7,6 +7,7 @@
 #include "ranks.h"
 #include "thinned.h"
 #include "cases.h"
+#include "random.h"
 #include <math.h>
 #include <string.h>
 
@@ -192,6 +193,40 @@ TEST(growth__restored_between_any_two_steps__goes_on_as_the_one_that_was_not)
 		check_equal(&whole, &resumed);
 	}
 	assert_true(seen > 0);
+}
+
+/* Lists whose samples have no, a few or many entries between them, and which begin anywhere. */
+TEST(growth__lists_of_any_density__count_the_signs_of_their_entries_one_by_one)
+{
+	enum { MOST = 3000, LENGTH = 16 * GROWTH_SAMPLES };
+	static struct growth whole, single, fresh;
+	static uint64_t seen[GROWTH_NUMBERS], nothing[GROWTH_NUMBERS];
+	static uint32_t index[MOST];
+	static float value[MOST];
+	const uint32_t strides[] = { 1, 3, 17, 61, 1024 };
+	struct random r = { 4 };
+
+	growth_open(&whole, LENGTH, 0);
+	growth_open(&single, LENGTH, 0);
+	growth_open(&fresh, LENGTH, 0);
+	for (int list = 0; list < 60; list++) {
+		const uint32_t stride =
+			strides[(size_t)list % (sizeof(strides) / sizeof(*strides))];
+		const uint32_t n = random_bits(&r) % (list < 30 ? 5 : MOST);
+		const uint64_t first = random_bits(&r) % 100000;
+		uint32_t at = random_bits(&r) % 3000;
+
+		for (uint32_t i = 0; i < n; i++, at += 1 + random_bits(&r) % stride) {
+			index[i] = at;
+			value[i] = random_bits(&r) % 8 ? random_normal(&r) : 0;
+			(void)growth_see(&single, first, index + i, value + i, 1);
+		}
+		(void)growth_see(&whole, first, index, value, n);
+		check_equal(&whole, &single);
+	}
+	growth_save(&whole, seen);
+	growth_save(&fresh, nothing);
+	assert_memory_not_equal(seen, nothing, sizeof(seen));
 }
 
 /* ---- jobs ------------------------------------------------------------------------ */
