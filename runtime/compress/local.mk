@@ -38,6 +38,7 @@ library_sources += \
 	runtime/compress/sketch_wide.h \
 	runtime/compress/sparse.c runtime/compress/sparse.h \
 	runtime/compress/topk.c \
-	runtime/compress/value_avx2.c runtime/compress/value_codes.h \
+	runtime/compress/value_codes.h \
 	runtime/compress/value_kernels.c runtime/compress/value_kernels.h \
+	runtime/compress/value_wide.h \
 	runtime/compress/wide.h runtime/compress/wide_avx2.c runtime/compress/wide_avx512.c

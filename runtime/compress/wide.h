@@ -6,6 +6,7 @@
  * off, so all versions round identically. */
 #ifndef COMPRESS_WIDE_H
 #define COMPRESS_WIDE_H
+#include "base/bytes.h"
 #include "kernels.h"
 #include <stddef.h>
 #include <stdint.h>
@@ -21,6 +22,9 @@
 #define WIDE(table) table##_avx512
 #define WIDE_NAME   "avx512"
 #define WIDE_USABLE kernels_avx512
+#define X86(name)   _mm256_##name
+#define X86_FLOATS  __m256
+#define X86_INTS    __m256i
 #define NARROW      8
 #define LANES       16
 #elif defined(WIDE_AVX2)
@@ -29,11 +33,17 @@
 #define WIDE(table) table##_avx2
 #define WIDE_NAME   "avx2"
 #define WIDE_USABLE kernels_avx2
+#define X86(name)   _mm256_##name
+#define X86_FLOATS  __m256
+#define X86_INTS    __m256i
 #define NARROW      8
 #define LANES       8
 #else
 #if defined(__SSE2__)
 #include <emmintrin.h>
+#define X86(name)  _mm_##name
+#define X86_FLOATS __m128
+#define X86_INTS   __m128i
 #elif defined(__aarch64__)
 #include <arm_neon.h>
 #endif
@@ -47,7 +57,10 @@
 #define FOR_WIDE WIDE_TARGET __attribute__((always_inline)) static inline
 
 typedef float floats __attribute__((vector_size(4 * NARROW)));
+typedef double doubles __attribute__((vector_size(4 * NARROW)));
+typedef uint8_t bytes __attribute__((vector_size(4 * NARROW)));
 typedef int32_t ints __attribute__((vector_size(4 * NARROW)));
+typedef uint32_t words __attribute__((vector_size(4 * NARROW)));
 typedef uint64_t longs __attribute__((vector_size(4 * NARROW)));
 typedef int64_t signed_longs __attribute__((vector_size(4 * NARROW)));
 
@@ -67,13 +80,152 @@ FOR_WIDE ints load_ints(const void *x)
 	return v;
 }
 
+/* Converts 64-bit lanes to or from their order in messages. */
+FOR_WIDE longs little_endian(longs v)
+{
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+	for (int i = 0; i < LONGS; i++)
+		v[i] = __builtin_bswap64(v[i]);
+#endif
+	return v;
+}
+
+/* Returns the numbers at p, p + step, and so on. */
+FOR_WIDE longs load_spaced(const uint8_t *p, size_t step)
+{
+#if NARROW == 8
+	return (longs){ get_le64(p), get_le64(p + step), get_le64(p + 2 * step),
+			get_le64(p + 3 * step) };
+#else
+	return (longs){ get_le64(p), get_le64(p + step) };
+#endif
+}
+
+/* Returns the bitwise or of all lanes. */
+FOR_WIDE uint64_t any_lane(longs v)
+{
+	uint64_t any = 0;
+
+#pragma GCC unroll 4
+	for (int i = 0; i < LONGS; i++)
+		any |= v[i];
+	return any;
+}
+
+/* Returns x in each lane. */
+FOR_WIDE floats all_floats(float x)
+{
+	return x - (floats){ 0 };
+}
+
+FOR_WIDE floats to_floats(ints v)
+{
+	return __builtin_convertvector(v, floats);
+}
+
+/* Truncates. */
+FOR_WIDE ints to_ints(floats v)
+{
+	return __builtin_convertvector(v, ints);
+}
+
+FOR_WIDE floats magnitudes(floats v)
+{
+	return (floats)((ints)v & INT32_MAX);
+}
+
+FOR_WIDE ints blend(ints first, ints a, ints b)
+{
+	return (a & first) | (b & ~first);
+}
+
+/* least and most return b where neither is less, as with zeros of different sign. without clears
+ * the bits of the mask. pack_lanes turns 32-bit lanes into bytes from -128 to 127, or from 0 to 255
+ * if they are unsigned; lanes beyond become the nearest of these. in_order puts the bytes in the
+ * order of the lanes, because pack instructions work on the halves of a register separately. widen
+ * loads as many bytes as there are 32-bit lanes. load_columns loads the next value of each row,
+ * then the value after it, and so on. */
+#if defined(X86)
+FOR_WIDE floats least(floats a, floats b)
+{
+	return (floats)X86(min_ps)((X86_FLOATS)a, (X86_FLOATS)b);
+}
+
+FOR_WIDE floats most(floats a, floats b)
+{
+	return (floats)X86(max_ps)((X86_FLOATS)a, (X86_FLOATS)b);
+}
+
+FOR_WIDE floats without(floats v, ints mask)
+{
+	return (floats)X86(andnot_ps)((X86_FLOATS)mask, (X86_FLOATS)v);
+}
+
+FOR_WIDE bytes most_bytes(bytes a, bytes b)
+{
+	return (bytes)X86(max_epu8)((X86_INTS)a, (X86_INTS)b);
+}
+
+FOR_WIDE bytes pack_lanes(const ints v[4], int is_unsigned)
+{
+	const X86_INTS *w = (const X86_INTS *)v;
+	const X86_INTS low = X86(packs_epi32)(w[0], w[1]), high = X86(packs_epi32)(w[2], w[3]);
+
+	return (bytes)(is_unsigned ? X86(packus_epi16)(low, high) : X86(packs_epi16)(low, high));
+}
+#else
+FOR_WIDE floats least(floats a, floats b)
+{
+	return (floats)blend(a < b, (ints)a, (ints)b);
+}
+
+FOR_WIDE floats most(floats a, floats b)
+{
+	return (floats)blend(a > b, (ints)a, (ints)b);
+}
+
+FOR_WIDE floats without(floats v, ints mask)
+{
+	return (floats)((ints)v & ~mask);
+}
+
+FOR_WIDE bytes most_bytes(bytes a, bytes b)
+{
+	const bytes above = (bytes)(a > b);
+
+	return (a & above) | (b & ~above);
+}
+
+FOR_WIDE bytes pack_lanes(const ints v[4], int is_unsigned)
+{
+#if defined(__aarch64__)
+	const int32x4_t *w = (const int32x4_t *)v;
+	const int16x8_t low = vqmovn_high_s32(vqmovn_s32(w[0]), w[1]);
+	const int16x8_t high = vqmovn_high_s32(vqmovn_s32(w[2]), w[3]);
+
+	return is_unsigned ? (bytes)vqmovun_high_s16(vqmovun_s16(low), high) :
+			     (bytes)vqmovn_high_s16(vqmovn_s16(low), high);
+#else
+	const int32_t least_byte = is_unsigned ? 0 : INT8_MIN, most_byte = least_byte + UINT8_MAX;
+	bytes packed;
+
+	for (int i = 0; i < 4 * NARROW; i++) {
+		const int32_t x = v[i / NARROW][i % NARROW];
+
+		packed[i] = (uint8_t)(x < least_byte ? least_byte : x > most_byte ? most_byte : x);
+	}
+	return packed;
+#endif
+}
+#endif
+
 /* long_numbers returns the numbers of the lanes. join_halves joins the lower half of each lane of a
  * with the upper half of the lane of b, in the order of memory. multiply_low multiplies the lower
  * halves of lanes. store_alternately stores the first lane of a, that of b, the second one of a and
- * so on. least and most return b where neither is less, as with zeros of different sign.
- * any_negative returns 1 if a lane is negative, as that of a comparison that holds. any_above
- * returns 1 if one of 32 lanes is above `level`. all_above returns a mask of those that are, with
- * the first lane in the lowest bit. */
+ * so on. sum_of adds the upper half of the lanes to the lower half until one is left. any_negative
+ * returns 1 if a lane is negative, as that of a comparison that holds. any_above returns 1 if one
+ * of 32 lanes is above `level`. all_above returns a mask of those that are, with the first lane in
+ * the lowest bit. */
 #if defined(WIDE_AVX512) || defined(WIDE_AVX2)
 FOR_WIDE longs long_numbers(void)
 {
@@ -99,16 +251,6 @@ FOR_WIDE void store_alternately(void *to, longs a, longs b)
 	_mm256_storeu_si256((__m256i *)to + 1, _mm256_permute2x128_si256(even, odd, 0x31));
 }
 
-FOR_WIDE floats least(floats a, floats b)
-{
-	return (floats)_mm256_min_ps((__m256)a, (__m256)b);
-}
-
-FOR_WIDE floats most(floats a, floats b)
-{
-	return (floats)_mm256_max_ps((__m256)a, (__m256)b);
-}
-
 FOR_WIDE int any_negative(ints v)
 {
 	return _mm256_movemask_ps((__m256)v) != 0;
@@ -122,15 +264,53 @@ FOR_WIDE int any_above(const ints v[4], int32_t level)
 						   _mm256_max_epi32(w[2], w[3])) > level);
 }
 
+FOR_WIDE bytes in_order(bytes packed)
+{
+	return (bytes)_mm256_permutevar8x32_epi32((__m256i)packed,
+						  _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+}
+
 FOR_WIDE uint32_t all_above(const ints v[4], int32_t level)
 {
-	const __m256i bytes = _mm256_packs_epi16(
-		_mm256_packs_epi32((__m256i)(v[0] > level), (__m256i)(v[1] > level)),
-		_mm256_packs_epi32((__m256i)(v[2] > level), (__m256i)(v[3] > level)));
-	/* Pack instructions work on the two halves separately, so this puts the result in order. */
-	const __m256i in_order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+	const ints above[4] = { v[0] > level, v[1] > level, v[2] > level, v[3] > level };
 
-	return (uint32_t)_mm256_movemask_epi8(_mm256_permutevar8x32_epi32(bytes, in_order));
+	return (uint32_t)_mm256_movemask_epi8((__m256i)in_order(pack_lanes(above, 0)));
+}
+
+FOR_WIDE ints widen(const uint8_t *codes)
+{
+	return (ints)_mm256_cvtepu8_epi32(_mm_loadl_epi64((const void *)codes));
+}
+
+FOR_WIDE void load_columns(const float *const row[4], size_t at, doubles column[4])
+{
+	__m128 a = _mm_loadu_ps(row[0] + at), b = _mm_loadu_ps(row[1] + at);
+	__m128 c = _mm_loadu_ps(row[2] + at), d = _mm_loadu_ps(row[3] + at);
+
+	_MM_TRANSPOSE4_PS(a, b, c, d);
+	column[0] = (doubles)_mm256_cvtps_pd(a);
+	column[1] = (doubles)_mm256_cvtps_pd(b);
+	column[2] = (doubles)_mm256_cvtps_pd(c);
+	column[3] = (doubles)_mm256_cvtps_pd(d);
+}
+
+FOR_WIDE ints most_ints(ints a, ints b)
+{
+	return (ints)_mm256_max_epi32((__m256i)a, (__m256i)b);
+}
+
+FOR_WIDE ints least_ints(ints a, ints b)
+{
+	return (ints)_mm256_min_epi32((__m256i)a, (__m256i)b);
+}
+
+FOR_WIDE float sum_of(floats v)
+{
+	__m128 s = _mm_add_ps(_mm256_castps256_ps128((__m256)v),
+			      _mm256_extractf128_ps((__m256)v, 1));
+
+	s = _mm_add_ps(s, _mm_movehl_ps(s, s));
+	return _mm_cvtss_f32(_mm_add_ss(s, _mm_movehdup_ps(s)));
 }
 #else
 FOR_WIDE longs long_numbers(void)
@@ -165,39 +345,56 @@ FOR_WIDE void store_alternately(void *to, longs a, longs b)
 	memcpy(to, in_order, sizeof(in_order));
 }
 
-FOR_WIDE floats blend(ints first, floats a, floats b)
+FOR_WIDE bytes in_order(bytes packed)
 {
-	return (floats)(((ints)a & first) | ((ints)b & ~first));
+	return packed;
 }
 
-FOR_WIDE floats least(floats a, floats b)
+FOR_WIDE ints widen(const uint8_t *codes)
 {
-	return blend(a < b, a, b);
+#if defined(__SSE2__)
+	const __m128i none = _mm_setzero_si128(), all = _mm_loadu_si32(codes);
+
+	return (ints)_mm_unpacklo_epi16(_mm_unpacklo_epi8(all, none), none);
+#elif defined(__aarch64__)
+	return (ints)vmovl_u16(vget_low_u16(vmovl_u8(vcreate_u8(get_le32(codes)))));
+#else
+	return (ints){ codes[0], codes[1], codes[2], codes[3] };
+#endif
 }
 
-FOR_WIDE floats most(floats a, floats b)
+FOR_WIDE void load_columns(const float *const row[2], size_t at, doubles column[2])
+{
+	column[0] = (doubles){ row[0][at], row[1][at] };
+	column[1] = (doubles){ row[0][at + 1], row[1][at + 1] };
+}
+
+FOR_WIDE ints most_ints(ints a, ints b)
 {
 	return blend(a > b, a, b);
 }
 
-FOR_WIDE uint64_t halves_or(ints v)
+FOR_WIDE ints least_ints(ints a, ints b)
 {
-	uint64_t half[2];
+	return blend(a < b, a, b);
+}
 
-	memcpy(half, &v, sizeof(half));
-	return half[0] | half[1];
+FOR_WIDE float sum_of(floats v)
+{
+	return (v[0] + v[2]) + (v[1] + v[3]);
 }
 
 FOR_WIDE int any_negative(ints v)
 {
-	return (halves_or(v) & 0x8000000080000000u) != 0;
+	return (any_lane((longs)v) & 0x8000000080000000u) != 0;
 }
 
 FOR_WIDE int any_above(const ints v[8], int32_t level)
 {
-	return halves_or(((v[0] > level) | (v[1] > level)) | ((v[2] > level) | (v[3] > level)) |
-			 ((v[4] > level) | (v[5] > level)) | ((v[6] > level) | (v[7] > level))) !=
-	       0;
+	const ints above = ((v[0] > level) | (v[1] > level)) | ((v[2] > level) | (v[3] > level)) |
+			   ((v[4] > level) | (v[5] > level)) | ((v[6] > level) | (v[7] > level));
+
+	return any_lane((longs)above) != 0;
 }
 
 FOR_WIDE uint32_t all_above(const ints v[8], int32_t level)
@@ -208,7 +405,7 @@ FOR_WIDE uint32_t all_above(const ints v[8], int32_t level)
 #pragma GCC unroll 8
 	for (size_t i = 1; i < 8; i++)
 		set |= (v[i] > level) & (bit <<= 4);
-	both = halves_or(set);
+	both = any_lane((longs)set);
 	return (uint32_t)(both | both >> 32);
 }
 #endif
@@ -294,10 +491,9 @@ FOR_WIDE unsigned mask_above(lanes v, int32_t level)
 
 FOR_WIDE void compress(void *to, lanes v, unsigned mask)
 {
-	const __m128i bytes = _mm_loadl_epi64((const __m128i *)(const void *)&order[mask]);
+	const __m256i from = (__m256i)widen((const uint8_t *)&order[mask]);
 
-	_mm256_storeu_si256(to,
-			    _mm256_permutevar8x32_epi32((__m256i)v, _mm256_cvtepu8_epi32(bytes)));
+	_mm256_storeu_si256(to, _mm256_permutevar8x32_epi32((__m256i)v, from));
 }
 #endif
 #endif

@@ -4,6 +4,7 @@
 #define WIDE_AVX2
 #include "select_wide.h"
 #include "sketch_wide.h"
+#include "value_wide.h"
 #else
 typedef int no_avx2_on_this_machine;
 #endif

@@ -23,3 +23,4 @@ check() {
 check select_kernels select_kernels
 check sketch sketch
 check random_kernels random
+check value_kernels value_kernels

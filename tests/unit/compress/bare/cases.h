@@ -10,6 +10,7 @@
 #define TEST(name)                      __attribute__((constructor)) static void name(void)
 #define fail_msg(...)                   (printf(__VA_ARGS__), printf("\n"), exit(1))
 #define assert_true(x)                  ((x) ? (void)0 : (void)fail_msg("line %d: %s", __LINE__, #x))
+#define assert_false(x)                 assert_true(!(x))
 #define assert_non_null(x)              assert_true((x) != NULL)
 #define assert_int_equal(a, b)          assert_true((a) == (b))
 #define assert_memory_equal(a, b, size) assert_true(!memcmp(a, b, size))
