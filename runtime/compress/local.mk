@@ -12,9 +12,8 @@ library_sources += \
 	runtime/compress/few_bits_round.c runtime/compress/few_bits_round.h \
 	runtime/compress/gaussian_rules.h \
 	runtime/compress/histogram.c runtime/compress/histogram.h \
-	runtime/compress/index_avx2.c \
 	runtime/compress/index_coding.c runtime/compress/index_coding.h \
-	runtime/compress/index_kernels.c runtime/compress/index_kernels.h \
+	runtime/compress/index_kernels.c runtime/compress/index_kernels.h runtime/compress/index_wide.h \
 	runtime/compress/kernels.c runtime/compress/kernels.h \
 	runtime/compress/message.c runtime/compress/message.h \
 	runtime/compress/message_rules.h \

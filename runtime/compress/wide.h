@@ -104,12 +104,14 @@ FOR_WIDE longs load_spaced(const uint8_t *p, size_t step)
 /* Returns the bitwise or of all lanes. */
 FOR_WIDE uint64_t any_lane(longs v)
 {
-	uint64_t any = 0;
+#if NARROW == 8
+	const __m128i half = _mm_or_si128(_mm256_castsi256_si128((__m256i)v),
+					  _mm256_extracti128_si256((__m256i)v, 1));
 
-#pragma GCC unroll 4
-	for (int i = 0; i < LONGS; i++)
-		any |= v[i];
-	return any;
+	return (uint64_t)_mm_cvtsi128_si64(_mm_or_si128(half, _mm_unpackhi_epi64(half, half)));
+#else
+	return v[0] | v[1];
+#endif
 }
 
 /* Returns x in each lane. */

@@ -24,3 +24,4 @@ check select_kernels select_kernels
 check sketch sketch
 check random_kernels random
 check value_kernels value_kernels
+check index_kernels index_kernels
