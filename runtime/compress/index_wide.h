@@ -36,14 +36,15 @@ struct gap_places {
 	uint32_t shift[NARROW];
 };
 
-#define BIT(w, lane) ((lane) < 4 ? (lane) * (w) : 4 * (w) % 8 + ((lane)-4) * (w))
-#define BYTES(w, lane)                                                                             \
-	BIT(w, lane) / 8, BIT(w, lane) / 8 + 1, BIT(w, lane) / 8 + 2, BIT(w, lane) / 8 + 3
-#define EACH(of, w)    of(w, 0), of(w, 1), of(w, 2), of(w, 3), of(w, 4), of(w, 5), of(w, 6), of(w, 7)
+#define BIT(w, lane)   ((lane) < 4 ? (lane) * (w) : 4 * (w) % 8 + ((lane)-4) * (w))
+#define BYTE(w, lane)  BIT(w, lane) / 8
+#define FOUR(w, lane)  BYTE(w, lane), BYTE(w, lane) + 1, BYTE(w, lane) + 2, BYTE(w, lane) + 3
 #define SHIFT(w, lane) BIT(w, lane) % 8
+#define HALF(of, w, l) of(w, l), of(w, l + 1), of(w, l + 2), of(w, l + 3)
+#define EACH(of, w)    HALF(of, w, 0), HALF(of, w, 4)
 #define WIDTH(w)                                                                                   \
 	{                                                                                          \
-		{ EACH(BYTES, w) },                                                                \
+		{ EACH(FOUR, w) },                                                                 \
 		{                                                                                  \
 			EACH(SHIFT, w)                                                             \
 		}                                                                                  \

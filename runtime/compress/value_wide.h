@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The loops over values in few bits, for the instruction set of wide.h. Each step takes four
- * registers of values, whose codes fill one register of bytes. Four registers also hide the latency
- * of a chain of operations, so each operation is written for all four before the next one.
- * few_bits_rules.h defines what the loops compute, for one value. */
+ * registers of values, whose codes fill one register of bytes. The products of one register would
+ * wait for each other, so the chains of four registers run side by side. few_bits_rules.h defines
+ * what the loops compute, for one value. */
 #ifndef COMPRESS_VALUE_WIDE_H
 #define COMPRESS_VALUE_WIDE_H
 #include "value_kernels.h"
@@ -111,21 +111,12 @@ FOR_WIDE void ahead(const float *v)
 		__builtin_prefetch((const void *)(there + i));
 }
 
-/* Computes random_mix() of numbers to which key.before has been added. */
-FOR_WIDE void mix(words x[4], struct random_key key)
+/* Returns random_mix() of numbers to which key.before has been added. */
+FOR_WIDE words mix(words x, struct random_key key)
 {
-#pragma GCC unroll 4
-	for (size_t j = 0; j < 4; j++)
-		x[j] ^= x[j] >> MIX_SHIFT_0;
-#pragma GCC unroll 4
-	for (size_t j = 0; j < 4; j++)
-		x[j] = x[j] * MIX_FACTOR + key.between;
-#pragma GCC unroll 4
-	for (size_t j = 0; j < 4; j++)
-		x[j] ^= x[j] >> MIX_SHIFT_1;
-#pragma GCC unroll 4
-	for (size_t j = 0; j < 4; j++)
-		x[j] *= x[j] + key.odd;
+	x = (x ^ x >> MIX_SHIFT_0) * MIX_FACTOR + key.between;
+	x ^= x >> MIX_SHIFT_1;
+	return x * (x + key.odd);
 }
 
 static const uint32_t counting[] = { 0, 1, 2, 3, 4, 5, 6, 7 };
@@ -149,18 +140,17 @@ FOR_WIDE void uniform_loop(const float *v, const struct value_numbers *r,
 		ahead(v + i);
 #pragma GCC unroll 4
 		for (size_t j = 0; j < 4; j++)
-			x[j] = sparse ? (words)load_ints(r->index + i + j * NARROW) + before :
-					next + (uint32_t)(j * NARROW);
+			x[j] = mix(sparse ? (words)load_ints(r->index + i + j * NARROW) + before :
+					    next + (uint32_t)(j * NARROW),
+				   key);
 		next += STEP;
-		mix(x, key);
 #pragma GCC unroll 4
 		for (size_t j = 0; j < 4; j++) {
-			floats up = load_floats(v + i + j * NARROW), value;
+			floats up = load_floats(v + i + j * NARROW);
 
 			up = scaled_up ? up * s.up : up;
 			q[j] = (to_ints(up * s.factor) + (ints)(x[j] >> bits)) >> (32 - (int)bits);
-			value = to_floats(q[j]) * s.step;
-			memcpy(decoded + i + j * NARROW, &value, sizeof(value));
+			store_floats(decoded + i + j * NARROW, to_floats(q[j]) * s.step);
 		}
 		store_codes(codes + i, pack_lanes(q, 0) + zero);
 	}
@@ -180,7 +170,7 @@ WIDE_TARGET static void uniform(const float *v, const struct value_numbers *r,
 
 WIDE_TARGET static void signs(const float *v, float step, size_t n, uint8_t *codes, float *decoded)
 {
-	const ints magnitude = (ints)(all_floats(step));
+	const ints magnitude = (ints)all_floats(step);
 
 	for (size_t i = 0; i < n; i += STEP) {
 		ints code[4];
@@ -188,10 +178,10 @@ WIDE_TARGET static void signs(const float *v, float step, size_t n, uint8_t *cod
 #pragma GCC unroll 4
 		for (size_t j = 0; j < 4; j++) {
 			const ints negative = load_floats(v + i + j * NARROW) < 0;
-			const ints value = magnitude ^ (negative & INT32_MIN);
 
 			code[j] = -negative;
-			memcpy(decoded + i + j * NARROW, &value, sizeof(value));
+			store_floats(decoded + i + j * NARROW,
+				     (floats)(magnitude ^ (negative & INT32_MIN)));
 		}
 		store_codes(codes + i, pack_lanes(code, 1));
 	}
@@ -206,11 +196,9 @@ WIDE_TARGET static void grid(const float *v, float range, float width, int most,
 #pragma GCC unroll 4
 		for (size_t j = 0; j < 4; j++) {
 			const floats x = clamped(load_floats(v + i + j * NARROW), range) + range;
-			floats value;
 
 			code[j] = least_ints(to_ints(x / width + 0.5f), (ints){ 0 } + most);
-			value = width * to_floats(code[j]) - range;
-			memcpy(decoded + i + j * NARROW, &value, sizeof(value));
+			store_floats(decoded + i + j * NARROW, width * to_floats(code[j]) - range);
 		}
 		store_codes(codes + i, pack_lanes(code, 1));
 	}
@@ -292,10 +280,9 @@ WIDE_TARGET static void nearest(const float *v, float width, float limit, size_t
 	for (size_t i = 0; i < n; i += NARROW) {
 		const floats x = clamped(load_floats(v + i) / width, limit);
 		const ints factor = to_ints((x + shift) - shift);
-		const floats value = to_floats(factor) * width;
 
 		memcpy(q + i, &factor, sizeof(factor));
-		memcpy(decoded + i, &value, sizeof(value));
+		store_floats(decoded + i, to_floats(factor) * width);
 	}
 }
 
@@ -304,31 +291,24 @@ WIDE_TARGET static void nearest(const float *v, float width, float limit, size_t
 WIDE_TARGET static void uniform_values(const uint8_t *codes, float step, int levels, size_t n,
 				       float *v)
 {
-	for (size_t i = 0; i < n; i += NARROW) {
-		const floats value = to_floats(widen(codes + i) - levels) * step;
-
-		memcpy(v + i, &value, sizeof(value));
-	}
+	for (size_t i = 0; i < n; i += NARROW)
+		store_floats(v + i, to_floats(widen(codes + i) - levels) * step);
 }
 
 WIDE_TARGET static void sign_values(const uint8_t *codes, float step, size_t n, float *v)
 {
-	for (size_t i = 0; i < n; i += NARROW) {
-		const words value = (words)(all_floats(step)) ^ (words)widen(codes + i)
-									<< F32_SIGN_SHIFT;
+	const words magnitude = (words)all_floats(step);
 
-		memcpy(v + i, &value, sizeof(value));
-	}
+	for (size_t i = 0; i < n; i += NARROW)
+		store_floats(v + i,
+			     (floats)(magnitude ^ (words)widen(codes + i) << F32_SIGN_SHIFT));
 }
 
 WIDE_TARGET static void grid_values(const uint8_t *codes, float range, float width, size_t n,
 				    float *v)
 {
-	for (size_t i = 0; i < n; i += NARROW) {
-		const floats value = width * to_floats(widen(codes + i)) - range;
-
-		memcpy(v + i, &value, sizeof(value));
-	}
+	for (size_t i = 0; i < n; i += NARROW)
+		store_floats(v + i, width * to_floats(widen(codes + i)) - range);
 }
 
 /* With AVX2, looks up the two upper bytes of 32 values, and sets their lower bytes to zero. Without

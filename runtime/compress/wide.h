@@ -72,6 +72,11 @@ FOR_WIDE floats load_floats(const float *x)
 	return v;
 }
 
+FOR_WIDE void store_floats(float *to, floats v)
+{
+	memcpy(to, &v, sizeof(v));
+}
+
 FOR_WIDE ints load_ints(const void *x)
 {
 	ints v;
@@ -193,9 +198,7 @@ FOR_WIDE floats without(floats v, ints mask)
 
 FOR_WIDE bytes most_bytes(bytes a, bytes b)
 {
-	const bytes above = (bytes)(a > b);
-
-	return (a & above) | (b & ~above);
+	return (bytes)blend((ints)(a > b), (ints)a, (ints)b);
 }
 
 FOR_WIDE bytes pack_lanes(const ints v[4], int is_unsigned)
