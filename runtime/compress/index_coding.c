@@ -72,6 +72,8 @@ static uint32_t last_gaps(const uint32_t *index, uint32_t n, uint32_t next,
 	return all;
 }
 
+enum { CHUNKS = 4 * TEAM_PARTS };
+
 /* Several threads share a list in chunks of whole blocks. The place of a chunk, and the index at
  * which it begins, depend on all chunks before it. */
 struct delta_chunks {
@@ -83,8 +85,8 @@ struct delta_chunks {
 	 * indices. */
 	const uint8_t *read, *in, *end;
 	uint32_t *got, span;
-	uint64_t at[TEAM_PARTS + 1];   /* first the bytes of each chunk, then its offset */
-	uint64_t next[TEAM_PARTS + 1]; /* first what each chunk spans, then where it begins */
+	uint64_t at[CHUNKS + 1];   /* first the bytes of each chunk, then its offset */
+	uint64_t next[CHUNKS + 1]; /* first what each chunk spans, then where it begins */
 	int refused[TEAM_PARTS];
 };
 
@@ -93,7 +95,7 @@ static struct delta_chunks delta_chunks(uint32_t count)
 	const uint32_t blocks = delta_blocks(count);
 
 	return (struct delta_chunks){ .count = count,
-				      .chunk = (blocks / TEAM_PARTS + 1) * INDEX_BLOCK };
+				      .chunk = (blocks / CHUNKS + 1) * INDEX_BLOCK };
 }
 
 /* Returns the end of the chunk that begins at `first`. */
@@ -139,7 +141,7 @@ static uint64_t place_chunks(struct delta_chunks *c)
 {
 	uint64_t at = 0;
 
-	for (size_t i = 0; i <= TEAM_PARTS; i++) {
+	for (size_t i = 0; i <= CHUNKS; i++) {
 		const uint64_t bytes = c->at[i];
 
 		c->at[i] = at;
@@ -327,7 +329,7 @@ static int decode_together(struct team *team, struct delta_chunks *c)
 	for (unsigned i = 0; i < parts; i++)
 		if (c->refused[i])
 			return -1;
-	for (size_t i = 0; i <= TEAM_PARTS; i++) {
+	for (size_t i = 0; i <= CHUNKS; i++) {
 		const uint64_t length = c->next[i];
 
 		c->next[i] = next;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The hot loops of the delta coding, for full blocks of 128 gaps, and of reading raw positions and
  * bitmaps, in two versions with the same results. message.h has the layout. Private to
- * index_coding.c, index_kernels.c, index_wide.h and the tests. */
+ * few_bits_round.c, index_coding.c, index_kernels.c, index_wide.h and the tests. */
 #ifndef COMPRESS_INDEX_KERNELS_H
 #define COMPRESS_INDEX_KERNELS_H
 #include "kernels.h"

@@ -2,9 +2,9 @@
  * The loops of the delta coding, and those that read raw positions and bitmaps, for the instruction
  * set of wide.h. Eight gaps of w bits are w whole bytes, so groups of eight depend on each other
  * only by the running sum. With AVX2, the bytes of each gap are shuffled into a lane of 32 bits,
- * shifted down and masked; for writing, neighbours are merged to pairs, pairs to fours, fours to
- * 128 bits. Wide gaps, and processors that cannot shift lanes by different numbers of bits, take
- * one gap after the other. */
+ * shifted down and masked. Writing merges neighbours into pairs, pairs into fours, and fours
+ * into 128 bits. Wide gaps are handled one at a time, and so are all gaps on processors that cannot
+ * shift each lane by its own number of bits. */
 #ifndef COMPRESS_INDEX_WIDE_H
 #define COMPRESS_INDEX_WIDE_H
 #include "index_kernels.h"

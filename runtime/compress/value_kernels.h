@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The hot loops of values in few bits, in several versions with the same results. few_bits.h
- * defines the codes. Private to few_bits.c, quantize.c, value_*.c and the tests. */
+ * defines the codes. Private to few_bits.c, few_bits_round.c, quantize.c, value_wide.h,
+ * value_kernels.c and the tests. */
 #ifndef COMPRESS_VALUE_KERNELS_H
 #define COMPRESS_VALUE_KERNELS_H
 #include "few_bits_rules.h"
@@ -40,7 +41,7 @@ struct value_kernels {
 		     float *decoded);
 	/* Returns the sum of the magnitudes in 32 lanes: each lane adds every 32nd magnitude in
 	 * order. Then the upper half of the lanes is added to the lower half until one is left. n
-	 * must be whole. */
+	 * must be whole, and not 0, also for split. */
 	float (*total)(const float *v, size_t n);
 	/* Writes the codes of twomeans, and sums the magnitudes on either side of the mean as
 	 * total() does. */
@@ -48,7 +49,7 @@ struct value_kernels {
 		      struct twomeans_sums *sums);
 	void (*exponents)(const float *v, int32_t least, size_t n, uint8_t *codes); /* e3m0 */
 	/* Finds for each value the nearest multiple of width, up to limit * width, with ties to
-	 * even. Writes its factor and its value. */
+	 * even. Writes its factor and its value. NaN counts as limit * width. */
 	void (*nearest)(const float *v, float width, float limit, size_t n, int32_t *q,
 			float *decoded);
 	/* The inverse functions. */

@@ -2,7 +2,7 @@
  * The loops over values in few bits, for the instruction set of wide.h. Each step takes four
  * registers of values, whose codes fill one register of bytes. The products of one register would
  * wait for each other, so the chains of four registers run side by side. few_bits_rules.h defines
- * what the loops compute, for one value. */
+ * each code, and value_kernels.h the other results. */
 #ifndef COMPRESS_VALUE_WIDE_H
 #define COMPRESS_VALUE_WIDE_H
 #include "value_kernels.h"
@@ -204,7 +204,7 @@ WIDE_TARGET static void grid(const float *v, float range, float width, int most,
 	}
 }
 
-/* Returns the sum of bytes of which no eight exceed 255. */
+/* Adds all bytes. The sum over the 64-bit lanes must not exceed 255 at any byte. */
 FOR_WIDE uint32_t sum_of_bytes(bytes v)
 {
 	const uint64_t even = 0x00ff00ff00ff00ffu;

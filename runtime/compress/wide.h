@@ -148,10 +148,10 @@ FOR_WIDE ints blend(ints first, ints a, ints b)
 
 /* least and most return b where neither is less, as with zeros of different sign. without clears
  * the bits of the mask. pack_lanes turns 32-bit lanes into bytes from -128 to 127, or from 0 to 255
- * if they are unsigned; lanes beyond become the nearest of these. in_order puts the bytes in the
+ * if they are unsigned; a lane outside becomes the nearest limit. in_order puts the bytes in the
  * order of the lanes, because pack instructions work on the halves of a register separately. widen
- * loads as many bytes as there are 32-bit lanes. load_columns loads the next value of each row,
- * then the value after it, and so on. */
+ * loads as many bytes as there are 32-bit lanes. load_columns sets column k to value at + k of
+ * each row. */
 #if defined(X86)
 FOR_WIDE floats least(floats a, floats b)
 {
@@ -203,7 +203,7 @@ FOR_WIDE bytes most_bytes(bytes a, bytes b)
 
 FOR_WIDE bytes pack_lanes(const ints v[4], int is_unsigned)
 {
-#if defined(__aarch64__)
+#if defined(__aarch64__) && !defined(__AARCH64EB__)
 	const int32x4_t *w = (const int32x4_t *)v;
 	const int16x8_t low = vqmovn_high_s32(vqmovn_s32(w[0]), w[1]);
 	const int16x8_t high = vqmovn_high_s32(vqmovn_s32(w[2]), w[3]);
@@ -226,11 +226,11 @@ FOR_WIDE bytes pack_lanes(const ints v[4], int is_unsigned)
 
 /* long_numbers returns the numbers of the lanes. join_halves joins the lower half of each lane of a
  * with the upper half of the lane of b, in the order of memory. multiply_low multiplies the lower
- * halves of lanes. store_alternately stores the first lane of a, that of b, the second one of a and
- * so on. sum_of adds the upper half of the lanes to the lower half until one is left. any_negative
- * returns 1 if a lane is negative, as that of a comparison that holds. any_above returns 1 if one
- * of 32 lanes is above `level`. all_above returns a mask of those that are, with the first lane in
- * the lowest bit. */
+ * halves of lanes. store_alternately stores lane 0 of a, lane 0 of b, lane 1 of a, and so on.
+ * sum_of adds the upper half of the lanes to the lower half until one is left. any_negative returns
+ * 1 if a lane is negative, as a comparison that holds makes it. any_above returns 1 if one of 32
+ * lanes is above `level`. all_above returns a mask of those that are, with the first lane in the
+ * lowest bit. */
 #if defined(WIDE_AVX512) || defined(WIDE_AVX2)
 FOR_WIDE longs long_numbers(void)
 {
@@ -358,10 +358,14 @@ FOR_WIDE bytes in_order(bytes packed)
 FOR_WIDE ints widen(const uint8_t *codes)
 {
 #if defined(__SSE2__)
-	const __m128i none = _mm_setzero_si128(), all = _mm_loadu_si32(codes);
+	const __m128i none = _mm_setzero_si128();
+	__m128i all;
+	int32_t four;
 
+	memcpy(&four, codes, sizeof(four));
+	all = _mm_cvtsi32_si128(four);
 	return (ints)_mm_unpacklo_epi16(_mm_unpacklo_epi8(all, none), none);
-#elif defined(__aarch64__)
+#elif defined(__aarch64__) && !defined(__AARCH64EB__)
 	return (ints)vmovl_u16(vget_low_u16(vmovl_u8(vcreate_u8(get_le32(codes)))));
 #else
 	return (ints){ codes[0], codes[1], codes[2], codes[3] };

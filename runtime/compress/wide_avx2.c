@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The sweeps compiled for AVX2, with any build flags. They run only if the processor has it. */
+ * Compiles the kernels for AVX2, with any build flags. They run only if the processor has it. */
 #if defined(__x86_64__)
 #define WIDE_AVX2
 #include "index_wide.h"

@@ -216,7 +216,7 @@ TEST(ones__any_bytes_and_room__are_listed_within_it)
 	each_version(check_ones);
 }
 
-TEST(pack__every_version_and_width__writes_bit_by_bit)
+TEST(pack__every_version_and_width__writes_what_the_plain_loop_does)
 {
 	each_version(check_pack);
 }
