@@ -2,13 +2,15 @@
 """Runs jobs of several processes for the tests, without a launcher. The processes find each other through a folder.
 
 A test calls run(N, "name", ...) with the name of a function in its own file. Each rank calls
-function(job, folder, ...). A rank that does not end in time is killed. The ranks' nodes have the names "node R". If
+function(job, folder, ...). A rank that does not end in time is killed. The ranks' nodes have the names n0, n1, and so on. If
 the file has a class Meeting, the ranks use it instead of sluice.Folder.
 
 A rank is a fork of a server that has imported the packages of the test once, because torch takes longer to import than
-most ranks run. With flags, it is a new interpreter, which also ends as interpreters do.
+most ranks run. Forks have the same seed of hashes, and variables such as OMP_NUM_THREADS are those of the server. With
+fresh=True or with flags, a rank is a new interpreter, whose shutdown is tested, too.
 """
 import atexit
+import contextlib
 import importlib
 import multiprocessing
 import os
@@ -17,10 +19,12 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 
 LIMIT_S = 300
-PACKAGES = []  # what the server imports, besides what the test has imported of these:
-USUAL = ["numpy", "torch", "torch.distributed", "sluice", "sluice.torch"]
+PACKAGES = []  # The server always imports these,
+USUAL = ["numpy", "torch", "torch.distributed", "sluice", "sluice.torch"]  # and those that the test has imported.
+LONGEST_FOLDER = 60  # The server has a socket in the folder of temporary files, whose path can have 107 bytes.
 
 
 class Results(list):
@@ -53,10 +57,18 @@ def forked(environment, said, function, arguments):
             os.dup2(file.fileno(), stream)
     os.environ.clear()
     os.environ.update(environment)
+    status = 0
     try:
         function(*arguments)
-    finally:
-        atexit._run_exitfuncs()  # a process of multiprocessing ends without them
+    except SystemExit as end:
+        status = end.code
+    except BaseException:
+        traceback.print_exc()
+        status = 1
+    sys.stdout.flush()
+    sys.stderr.flush()
+    atexit._run_exitfuncs()  # multiprocessing does not call them
+    sys.exit(status)
 
 
 class Fork:
@@ -77,24 +89,43 @@ class Fork:
         return self.process.exitcode
 
 
+def start(environment, said, function, *arguments, script=(), flags=(), fresh=False):
+    """Starts function(*arguments), which a new interpreter runs as `script` with these arguments."""
+    if fresh or flags or len(tempfile.gettempdir()) > LONGEST_FOLDER:
+        return subprocess.Popen([sys.executable, *flags, *script, *arguments], stdout=said, stderr=subprocess.STDOUT,
+                                env=environment, start_new_session=True)
+    return Fork(environment, said, function, *arguments)
+
+
+def kill(process):
+    for send in (os.killpg, os.kill):  # a rank that has just started has no process group yet
+        with contextlib.suppress(ProcessLookupError):
+            send(process.pid, signal.SIGKILL)
+    process.wait()
+
+
 def ended(processes):
-    """Waits for a list of (process, its output's file), and returns Results."""
+    """Waits for a list of (process, its output's file), and returns Results. Leaves no process behind."""
     end = time.monotonic() + LIMIT_S
     results = Results()
-    for process, said in processes:
-        try:
-            status = process.wait(max(0.1, end - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-            status = f"none: killed after {LIMIT_S} s"
-        said.seek(0)
-        results.append((status, said.read()))
-        said.close()
+    try:
+        for process, said in processes:
+            try:
+                status = process.wait(max(0.1, end - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                kill(process)
+                status = f"none: killed after {LIMIT_S} s"
+            said.seek(0)
+            results.append((status, said.read()))
+            said.close()
+    except BaseException:
+        for process, _ in processes:
+            kill(process)
+        raise
     return results
 
 
-def run(ranks, function, *arguments, flags=(), **environment):
+def run(ranks, function, *arguments, flags=(), fresh=False, **environment):
     """Runs a function of the calling test on each rank, and returns Results."""
     test = os.path.abspath(sys.modules["__main__"].__file__)
     environment = {**os.environ, "SLUICE_LOST_AFTER": "10s", "SLUICE_WAIT_TIMEOUT": "60s", **environment}
@@ -104,9 +135,8 @@ def run(ranks, function, *arguments, flags=(), **environment):
         for rank in range(ranks):
             said = open(os.path.join(folder, f"said.{rank}"), "w+", encoding="utf-8")
             words = [test, function, folder, str(rank), str(ranks), *map(str, arguments)]
-            processes.append((subprocess.Popen(
-                [sys.executable, *flags, os.path.abspath(__file__), *words], stdout=said, stderr=subprocess.STDOUT,
-                env=environment, start_new_session=True) if flags else Fork(environment, said, main, *words), said))
+            processes.append((start(environment, said, main, *words, script=[os.path.abspath(__file__)], flags=flags,
+                                    fresh=fresh), said))
         return ended(processes)
 
 

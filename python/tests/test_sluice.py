@@ -858,13 +858,13 @@ class Ranks(unittest.TestCase):
         ranks.run(2, "rank_waits_with_the_interpreter_free").all_well()
 
     def test_an_exception_is_told_to_the_others(self):
-        (status, said), (status_raised, said_raised) = ranks.run(2, "rank_raises")
+        (status, said), (status_raised, said_raised) = ranks.run(2, "rank_raises", fresh=True)
         self.assertEqual((status, status_raised), (1, 1))
         self.assertIn("RuntimeError: no more", said_raised)
         self.assertRegex(said, r"PeerError: .*rank 1 \(node n1\)")
 
     def test_difference_is_named(self):
-        for status, said in ranks.run(2, "rank_differs"):
+        for status, said in ranks.run(2, "rank_differs", fresh=True):
             self.assertEqual(status, 1)
             self.assertRegex(said, "Error: .*rank")
 

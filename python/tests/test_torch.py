@@ -1449,7 +1449,7 @@ class Torch(unittest.TestCase):
         ranks.run(FSDP_RANKS, "rank_fsdp_unopened").all_well()
 
     def test_exception_in_a_backward(self):
-        (status, said), (status_1, said_1) = ranks.run(RANKS, "rank_stumbles")
+        (status, said), (status_1, said_1) = ranks.run(RANKS, "rank_stumbles", fresh=True)
         self.assertEqual((status, status_1), (1, 1), said + said_1)
         self.assertIn("RuntimeError: stumbled in a backward", said_1)
         self.assertRegex(said, r"rank 1 \(node n1\)")
