@@ -164,7 +164,7 @@ TEST(delta__2_to_4_threads__the_bytes_positions_and_refusals_of_one)
 			const char *same = "", *text = "";
 			int rc, status;
 
-			other[at] ^= 1u << at % 8;
+			other[at] = (uint8_t)(other[at] ^ 1u << at % 8);
 			rc = index_decode(NULL, CODING_DELTA, other, bytes, LIST, WIDE, wanted,
 					  &text);
 			status = index_decode(teams[t], CODING_DELTA, other, bytes, LIST, WIDE, got,
