@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Encodes and decodes one value in few bits, for all types but round (few_bits.h), identically on
- * the CPU and the GPU. Pure, inline and without branches, so that compilers vectorise loops over
- * these functions. */
+ * the CPU and the GPU. value_wide.h does the same for several values at once. Pure, inline and
+ * without branches. */
 #ifndef COMPRESS_FEW_BITS_RULES_H
 #define COMPRESS_FEW_BITS_RULES_H
 #include "base/bytes.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The random numbers for rounding, one per coordinate, as value_*.c and the GPU kernels compute
- * them. Philox makes 32-bit words from everything that the numbers depend on except for the lower
- * half of the coordinate. These words are the keys of a 32-bit mixer, which costs two
+ * The random numbers for rounding, one per coordinate, as value_wide.h and the GPU kernels
+ * compute them. Philox makes 32-bit words from everything that the numbers depend on except for the
+ * lower half of the coordinate. These words are the keys of a 32-bit mixer, which costs two
  * multiplications per coordinate.
  *
  * The first step is a round of a hash of Wellons (Prospecting for hash functions, 2018; factor and
