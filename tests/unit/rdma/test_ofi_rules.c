@@ -414,9 +414,9 @@ CASE(choice__psm3_on_a_network_interface__is_tcp_and_cautions)
 
 /* ---- what every provider does --------------------------------------------------------- */
 
-static void fill(struct pair *p, unsigned seed)
+static void fill(struct pair *p, size_t n, unsigned seed)
 {
-	for (size_t i = 0; i < bytes; i++)
+	for (size_t i = 0; i < n; i++)
 		((uint8_t *)p->near->base)[i] = (uint8_t)(i * 31 + seed + i / 251);
 }
 
@@ -429,7 +429,7 @@ static void move_all(struct pair *p)
 
 	for (unsigned round = 0; round < 6; round++)
 		for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
-			fill(p, round * 7 + (unsigned)i);
+			fill(p, sizes[i], round * 7 + (unsigned)i);
 			assert_int_equal(post(p, TRANSFER_PUT, 0, sizes[i] / 2, 0), 0);
 			assert_int_equal(post(p, TRANSFER_PUT_NOTIFY, sizes[i] / 2,
 					      sizes[i] - sizes[i] / 2,
@@ -488,7 +488,7 @@ CASE(efa__notice_before_its_own_bytes__is_found_by_these_tests)
 
 	fake_ofi_plays_efa();
 	must_open(&p);
-	fill(&p, 1);
+	fill(&p, bytes, 1);
 	fake_ofi.notices_first = 1;
 	assert_int_equal(post(&p, TRANSFER_PUT_NOTIFY, 0, 64, 0), 0);
 	assert_int_equal(wait_for(&p, 1, EVENT_IMM, 1), 0);
@@ -652,7 +652,7 @@ static uint64_t under_way(struct pair *p, enum transfer_kind kind)
 {
 	uint64_t most;
 
-	fill(p, 5);
+	fill(p, bytes, 5);
 	fake_ofi.holds = 1;
 	assert_int_equal(post(p, kind, 0, BYTES, 5), 0);
 	for (int i = 0; i < 10; i++)
@@ -934,7 +934,7 @@ CASE(put__after_revoke__is_refused)
 
 	fake_ofi_plays_efa();
 	must_open(&p);
-	fill(&p, 3);
+	fill(&p, bytes, 3);
 	ops->revoke(p.e[1]);
 	assert_int_equal(post(&p, TRANSFER_PUT_NOTIFY, 0, 64, 5), 0);
 	assert_int_equal(wait_for(&p, 0, EVENT_GONE, 1), 0);
@@ -1101,7 +1101,7 @@ static int live(struct pair *p)
 
 	if (rc)
 		return rc;
-	fill(p, 1);
+	fill(p, bytes, 1);
 	rc = post(p, TRANSFER_PUT_NOTIFY, 0, WALK_BYTES, 1);
 	if (!rc && !wait_for(p, 1, EVENT_IMM, 1))
 		assert_memory_equal(p->inbox->base, p->near->base, WALK_BYTES);
@@ -1116,10 +1116,14 @@ static int live(struct pair *p)
 static void live_untouched(void (*play)(void))
 {
 	struct pair p;
+	int rc;
 
 	play();
 	lost_ms = WAIT_MS;
-	assert_int_equal(live(&p), 0);
+	rc = live(&p);
+	if (rc)
+		fail_msg("status %d, %d and %d events: %s\n%s", rc, p.n[0], p.n[1],
+			 sluice_last_error(), logged);
 	check_closed(&p);
 	lost_ms = WALK_LOST_MS;
 }
