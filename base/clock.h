@@ -19,4 +19,24 @@ static inline int ms_until(uint64_t then_ns, uint64_t now)
 {
 	return then_ns > now ? (int)((then_ns - now) / NS_PER_MS) + 1 : 0;
 }
+
+/* The end of a wait that polls. A process that does not run, because the machine is busy or the
+ * process is stopped, does not poll either. The time alone therefore proves nothing. */
+struct poll_limit {
+	uint64_t until_ns;
+	unsigned polls;
+};
+
+static inline struct poll_limit poll_limit_after_ms(unsigned ms)
+{
+	return (struct poll_limit){ .until_ns = now_ns() + (uint64_t)ms * NS_PER_MS };
+}
+
+/* To be called once for each poll. */
+static inline int poll_limit_reached(struct poll_limit *limit)
+{
+	enum { POLLS_LEAST = 100 };
+
+	return limit->polls++ >= POLLS_LEAST && now_ns() >= limit->until_ns;
+}
 #endif

@@ -139,8 +139,8 @@ static void take_completion(struct ofi *o, const struct ofi_completion *c, uint6
 
 static void look_at_peers(struct ofi *o, uint64_t now)
 {
-	/* If this process was stopped, the silence of its peers proves nothing. */
-	const int was_stopped = now - o->last_look_ns > (uint64_t)o->lost_after_ms * NS_PER_MS / 4;
+	/* If this process did not run, the silence of its peers proves nothing. */
+	const int was_stopped = now - o->last_look_ns > ofi_peers_stopped_ns(&o->all);
 
 	ofi_messages_receive(o->messages);
 	for (int i = 0; i < ofi_table_number(&o->table); i++)
@@ -593,12 +593,12 @@ static int open_transport_parts(struct ofi *o, const struct transport_config *co
 /* Returns when the last messages are in place at the living peers, or when the time is up. */
 static void flush_peers(struct ofi *o)
 {
-	const uint64_t until = now_ns() + (uint64_t)CLOSE_MS * NS_PER_MS;
+	struct poll_limit limit = poll_limit_after_ms(CLOSE_MS);
 	int left = 1;
 
 	for (int i = 0; i < ofi_table_number(&o->table); i++)
 		ofi_peer_flush(ofi_table_at(&o->table, i));
-	while (left && now_ns() < until) {
+	while (left && !poll_limit_reached(&limit)) {
 		event_queue_forget(&o->events);
 		progress(o);
 		left = 0;

@@ -196,6 +196,11 @@ static uint64_t refused_for(uint64_t lost_after)
 	return lost_after / 4 < most ? lost_after / 4 : most;
 }
 
+uint64_t ofi_peers_stopped_ns(const struct ofi_peers *all)
+{
+	return refused_for((uint64_t)all->lost_after_ms * NS_PER_MS) / 2;
+}
+
 static void look_for_silence(struct ofi_peer *p, uint64_t now)
 {
 	const uint64_t silent = ofi_flow_silent_ns(p->flow, now);

@@ -58,7 +58,6 @@ static void judge_completion(struct ofi_trial *t, const struct ofi_completion *c
 /* Tests the notices. Returns NULL if they work as promised, otherwise the reason why not. */
 static const char *try_notice(struct ofi_trial *t)
 {
-	const uint64_t until = now_ns() + (uint64_t)TRIAL_MS * NS_PER_MS;
 	const struct ofi_piece put = { .local = t->from,
 				       .bytes = BYTES,
 				       .desc = t->local ? fi_mr_desc(t->local) : NULL,
@@ -69,10 +68,11 @@ static const char *try_notice(struct ofi_trial *t)
 				       .announce = 1,
 				       .placed = !ofi_fabric_is_ordered(t->fabric),
 				       .context = &t->put };
+	struct poll_limit limit = poll_limit_after_ms(TRIAL_MS);
 	const char *why = NULL;
 	int posted = 0, done = 0, came = 0;
 
-	while (!why && !(done && came) && now_ns() < until) {
+	while (!why && !(done && came) && !poll_limit_reached(&limit)) {
 		struct ofi_completion c;
 		const ssize_t rc = posted ? 0 : ofi_fabric_put(t->fabric, &put);
 
@@ -155,7 +155,6 @@ int ofi_trial_open(struct ofi_fabric *fabric, struct ofi_messages *messages, str
 static int move_part(struct ofi_trial *t, int get, const struct fid_mr *mr, void *address, size_t n,
 		     int part, const struct ofi_driver *driver, char why[OFI_TRIAL_WHY_BYTES])
 {
-	const uint64_t until = now_ns() + (uint64_t)TRIAL_MS * NS_PER_MS;
 	const struct ofi_piece piece = { .local = address,
 					 .bytes = n,
 					 .desc = fi_mr_desc((struct fid_mr *)(uintptr_t)mr),
@@ -168,18 +167,19 @@ static int move_part(struct ofi_trial *t, int get, const struct fid_mr *mr, void
 								     OFI_NOTICE_MESSAGE,
 					 .placed = 1,
 					 .context = &t->device.context };
+	struct poll_limit limit = poll_limit_after_ms(TRIAL_MS);
 	ssize_t rc = -FI_EAGAIN;
 
 	t->device.error = 0;
 	t->device.noticed = !piece.announce;
-	while (rc == -FI_EAGAIN && now_ns() < until) {
+	while (rc == -FI_EAGAIN && !poll_limit_reached(&limit)) {
 		rc = get ? ofi_fabric_get(t->fabric, &piece) : ofi_fabric_put(t->fabric, &piece);
 		if (rc == -FI_EAGAIN)
 			driver->progress(driver->context);
 	}
 	t->device.under_way = !rc;
 	while (!rc && (t->device.under_way || !t->device.noticed) && !t->device.error &&
-	       now_ns() < until)
+	       !poll_limit_reached(&limit))
 		driver->progress(driver->context);
 	if (!rc && !t->device.under_way && t->device.noticed && !t->device.error)
 		return 0;

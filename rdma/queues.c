@@ -21,8 +21,7 @@ enum {
 	INLINE_WISH = 96, /* enough for the greeting */
 	RECEIVE_BATCH = 64,
 	SPARE_COMPLETIONS = 64,
-	LAST_WQE_MS = 50, /* cards report the end of a queue pair within this time */
-	LAST_WQE_LOOKS = 100,
+	LAST_WQE_MS = 50,   /* cards report the end of a queue pair within this time */
 	LAST_WQE_MISSED = 3 /* after this number of missing reports, this rank does not wait for
 			       them any more */
 };
@@ -325,8 +324,7 @@ static void drain(struct queues *q)
  * Specification, 10.3.1). Soft-RoCE of Linux 6.1 reports nothing. */
 static void await_last_receive(struct queues *q, struct owned *pair)
 {
-	const uint64_t until = now_ns() + (uint64_t)LAST_WQE_MS * NS_PER_MS;
-	int looks = 0;
+	struct poll_limit limit = poll_limit_after_ms(LAST_WQE_MS);
 
 	if (!q->ends_seen && q->ends_missed >= LAST_WQE_MISSED)
 		return;
@@ -337,9 +335,7 @@ static void await_last_receive(struct queues *q, struct owned *pair)
 			q->ends_seen = 1;
 			return;
 		}
-		/* The time limit alone is not enough, because the process may not have run during
-		 * that time. */
-		if (q->failed || (++looks >= LAST_WQE_LOOKS && now_ns() > until))
+		if (q->failed || poll_limit_reached(&limit))
 			break;
 		sched_yield();
 	}

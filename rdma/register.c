@@ -138,7 +138,7 @@ failed:
  * complete. */
 static int loop_run(struct loop *loop, int side, struct ibv_send_wr *wr, char why[PROVE_WHY_BYTES])
 {
-	uint64_t until = now_ns() + (uint64_t)RUN_MS * NS_PER_MS;
+	struct poll_limit limit = poll_limit_after_ms(RUN_MS);
 	struct ibv_send_wr *bad;
 	struct ibv_wc wc;
 	int got = 0, err;
@@ -149,7 +149,7 @@ static int loop_run(struct loop *loop, int side, struct ibv_send_wr *wr, char wh
 		snprintf(why, PROVE_WHY_BYTES, "%s", errno_text(err));
 		return -1;
 	}
-	while (got == 0 && now_ns() < until)
+	while (got == 0 && !poll_limit_reached(&limit))
 		got = ibv_poll_cq(loop->cq, 1, &wc);
 	if (got == 1)
 		return (int)wc.status;

@@ -730,7 +730,7 @@ static int verbs_open(const struct transport_config *config, struct transport **
 /* Waits up to a second until the last messages are sent, because the process may end next. */
 static void flush_logs(struct verbs *v)
 {
-	const uint64_t until = now_ns() + (uint64_t)CLOSE_MS * NS_PER_MS;
+	struct poll_limit limit = poll_limit_after_ms(CLOSE_MS);
 	int waiting, i;
 
 	for (i = 0; i < v->n_peers; i++)
@@ -743,7 +743,7 @@ static void flush_logs(struct verbs *v)
 		for (i = 0; i < v->n_peers; i++)
 			waiting |= link_is_up(v->peers[i]->link) &&
 				   !sendlog_flushed(v->peers[i]->log);
-	} while (waiting && now_ns() < until);
+	} while (waiting && !poll_limit_reached(&limit));
 }
 
 static void verbs_close(struct transport **t)

@@ -146,7 +146,7 @@ static int do_op(struct endpoint_ *e, struct op *op)
 		if (!tell_notice(e, op))
 			return 0;
 		op->flags &= ~FI_REMOTE_CQ_DATA;
-		op->late = 3;
+		op->late = 1000; /* a busy machine looks late, and the transport polls meanwhile */
 		return 0;
 	}
 	if (!error && op->kind == PUT && e->domain->face.direct &&
@@ -213,6 +213,10 @@ ssize_t fake_ofi_readfrom(struct fid_cq *fid, void *buf, size_t n, fi_addr_t *fr
 	else
 		memmove(cq->entries, cq->entries + got,
 			(size_t)(cq->n -= (int)got) * sizeof(cq->entries[0]));
+	if (got > 0 && fake_ofi.stall_ms) {
+		usleep((useconds_t)fake_ofi.stall_ms * 1000);
+		fake_ofi.stall_ms = 0;
+	}
 	pthread_mutex_unlock(&fake_ofi_lock);
 	return got;
 }

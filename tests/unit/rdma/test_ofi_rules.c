@@ -17,9 +17,12 @@
 #include <errno.h>
 #include <rdma/fi_errno.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 enum {
 	LOST_MS = 400,
@@ -611,6 +614,19 @@ CASE(efa__notices_that_get_lost__is_refused_with_a_remedy)
 }
 
 /* Sluice sets the variable when it loads libfabric, which happens once in a process. */
+/* The completion of the trial's put comes before its notice, and between them the process does not
+ * run for longer than the trial may take. */
+CASE(efa__process_that_does_not_run_for_a_second_of_the_trial__is_accepted)
+{
+	struct pair p;
+
+	fake_ofi_plays_efa();
+	fake_ofi.stall_ms = 1000;
+	must_open(&p);
+	assert_int_equal(fake_ofi.stall_ms, 0);
+	check_closed(&p);
+}
+
 CASE(cxi__keys_of_the_provider_and_data_by_writedata__all_bytes_before_each_notice)
 {
 	fake_ofi_plays_cxi(0);
@@ -876,6 +892,39 @@ CASE(put__refused_for_ever__peer_is_gone_by_name)
 	assert_non_null(strstr(sluice_last_error(), "rank 1"));
 	fake_ofi.refuses = 0;
 	check_closed(&p);
+}
+
+/* Stops this process, as a busy machine or a debugger does. */
+static void stand_still(unsigned ms)
+{
+	const pid_t child = fork();
+
+	if (child == 0) {
+		kill(getppid(), SIGSTOP);
+		usleep(ms * 1000);
+		kill(getppid(), SIGCONT);
+		_exit(0);
+	}
+	assert_true(child > 0);
+	assert_int_equal(waitpid(child, NULL, 0), child);
+}
+
+CASE(put__refused_while_this_process_was_stopped__arrives)
+{
+	struct pair p;
+
+	lost_ms = WAIT_MS;
+	must_open(&p);
+	fill(&p, 64, 9);
+	fake_ofi.refuses = 1;
+	assert_int_equal(post(&p, TRANSFER_PUT_NOTIFY, 0, 64, 5), 0);
+	poll_both(&p);
+	stand_still(1500);
+	fake_ofi.refuses = 0;
+	assert_int_equal(wait_for(&p, 1, EVENT_IMM, 1), 0);
+	assert_memory_equal(p.inbox->base, p.near->base, 64);
+	check_closed(&p);
+	lost_ms = LOST_MS;
 }
 
 CASE(put__completion_with_an_error__peer_is_gone_with_the_reason)
