@@ -20,11 +20,12 @@ static inline int ms_until(uint64_t then_ns, uint64_t now)
 	return then_ns > now ? (int)((then_ns - now) / NS_PER_MS) + 1 : 0;
 }
 
-/* The end of a wait that polls. A process that does not run, because the machine is busy or the
- * process is stopped, does not poll either. The time alone therefore proves nothing. */
+/* The end of a wait that polls: a time, and then 100 more polls. A process that does not run,
+ * because the machine is busy or the process is stopped, does not poll either, so the time alone
+ * proves nothing. */
 struct poll_limit {
 	uint64_t until_ns;
-	unsigned polls;
+	unsigned polls; /* number of polls since then */
 };
 
 static inline struct poll_limit poll_limit_after_ms(unsigned ms)
@@ -37,6 +38,6 @@ static inline int poll_limit_reached(struct poll_limit *limit)
 {
 	enum { POLLS_LEAST = 100 };
 
-	return limit->polls++ >= POLLS_LEAST && now_ns() >= limit->until_ns;
+	return now_ns() >= limit->until_ns && limit->polls++ >= POLLS_LEAST;
 }
 #endif

@@ -139,8 +139,8 @@ static void take_completion(struct ofi *o, const struct ofi_completion *c, uint6
 
 static void look_at_peers(struct ofi *o, uint64_t now)
 {
-	/* If this process did not run, the silence of its peers proves nothing. */
-	const int was_stopped = now - o->last_look_ns > ofi_peers_stopped_ns(&o->all);
+	/* If this process was stopped, the silence of its peers proves nothing. */
+	const int was_stopped = now - o->last_look_ns > (uint64_t)o->lost_after_ms * NS_PER_MS / 4;
 
 	ofi_messages_receive(o->messages);
 	for (int i = 0; i < ofi_table_number(&o->table); i++)
@@ -590,7 +590,7 @@ static int open_transport_parts(struct ofi *o, const struct transport_config *co
 	return rc ? rc : start_thread(o);
 }
 
-/* Returns when the last messages are in place at the living peers, or when the time is up. */
+/* Returns when the last messages are in place at the living peers, or after about CLOSE_MS. */
 static void flush_peers(struct ofi *o)
 {
 	struct poll_limit limit = poll_limit_after_ms(CLOSE_MS);

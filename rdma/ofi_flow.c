@@ -109,6 +109,11 @@ int ofi_flow_is_refused(const struct ofi_flow *f)
 	return f->next != f->end && !f->out;
 }
 
+int ofi_flow_refusals(const struct ofi_flow *f)
+{
+	return ofi_flow_is_refused(f) ? f->refusals : 0;
+}
+
 int ofi_flow_is_idle(const struct ofi_flow *f)
 {
 	return f->next == f->end && !f->out;

@@ -11,7 +11,7 @@
 #include <string.h>
 
 /* CLOSED_MS applies at the end of a job */
-enum { REFUSED_MS = 900, CLOSED_MS = 5 };
+enum { REFUSED_MS = 900, REFUSED_LOOKS = 5, CLOSED_MS = 5, CLOSED_ATTEMPTS = 5 };
 
 enum state {
 	JOINING, /* its proof is not complete */
@@ -29,6 +29,7 @@ struct ofi_peer {
 	struct ofi_flow *flow;
 	struct arrivals *arrivals; /* NULL: the peer's puts carry no numbers */
 	struct remote *control;    /* the peer's control region; NULL: none */
+	int refused_looks;         /* number of looks that found transfers refused for too long */
 	char why[OFI_WHY_BYTES];   /* why the peer is lost */
 };
 
@@ -196,11 +197,6 @@ static uint64_t refused_for(uint64_t lost_after)
 	return lost_after / 4 < most ? lost_after / 4 : most;
 }
 
-uint64_t ofi_peers_stopped_ns(const struct ofi_peers *all)
-{
-	return refused_for((uint64_t)all->lost_after_ms * NS_PER_MS) / 2;
-}
-
 static void look_for_silence(struct ofi_peer *p, uint64_t now)
 {
 	const uint64_t silent = ofi_flow_silent_ns(p->flow, now);
@@ -209,8 +205,11 @@ static void look_for_silence(struct ofi_peer *p, uint64_t now)
 	char why[OFI_WHY_BYTES];
 
 	/* Nothing is under way, and libfabric still refuses transfers: the connection worked during
-	 * the proof, but broke and was not restored. */
-	if (ofi_flow_is_refused(p->flow) && silent > refused_for(lost_after)) {
+	 * the proof, but broke and was not restored. One look does not prove that, because this
+	 * process may not have run since the last attempt. */
+	if (!ofi_flow_is_refused(p->flow) || silent <= refused_for(lost_after)) {
+		p->refused_looks = 0;
+	} else if (++p->refused_looks > REFUSED_LOOKS) {
 		lose_peer(p, "its process ended, or the connection to it broke for good");
 		return;
 	}
@@ -395,7 +394,7 @@ void ofi_peer_flush(struct ofi_peer *p)
 int ofi_peer_is_busy(const struct ofi_peer *p, uint64_t now_ns)
 {
 	/* Each attempt to reach a closed peer would open a connection that the peer refuses. */
-	const int closed = ofi_flow_is_refused(p->flow) &&
+	const int closed = ofi_flow_refusals(p->flow) >= CLOSED_ATTEMPTS &&
 			   ofi_flow_silent_ns(p->flow, now_ns) > (uint64_t)CLOSED_MS * NS_PER_MS;
 
 	return !is_lost(p) && !ofi_flow_is_idle(p->flow) && !closed;

@@ -51,9 +51,6 @@ int ofi_peer_check(const struct ofi_peer *p);
 /* Returns 1 with the peer's EVENT_GONE, but only once. */
 int ofi_peer_report(struct ofi_peer *p, struct event *out);
 
-/* Returns the time between two looks after which this process must have been stopped. It is shorter
- * than any silence that makes a peer count as lost. */
-uint64_t ofi_peers_stopped_ns(const struct ofi_peers *all);
 /* Called at regular times. Sends the next message of the proof, and declares the peer lost after a
  * long silence. */
 void ofi_peer_look(struct ofi_peer *p, int was_stopped, uint64_t now_ns);

@@ -727,7 +727,7 @@ static int verbs_open(const struct transport_config *config, struct transport **
 
 /* ---- closing ---------------------------------------------------------------------- */
 
-/* Waits up to a second until the last messages are sent, because the process may end next. */
+/* Waits for about a second until the last messages are sent, because the process may end next. */
 static void flush_logs(struct verbs *v)
 {
 	struct poll_limit limit = poll_limit_after_ms(CLOSE_MS);

@@ -122,7 +122,7 @@ static void run_trials(struct probing *p)
 {
 	const uint64_t until = now_ns() + (uint64_t)p->timeout_ms * NS_PER_MS;
 
-	while (p->over < p->n && now_ns() < until) {
+	while (p->over < p->n) {
 		struct pollfd fd = { .fd = p->channel->fd, .events = POLLIN };
 
 		while (p->begun < p->n && p->begun - p->over < AT_ONCE) {
@@ -130,8 +130,12 @@ static void run_trials(struct probing *p)
 
 			begin_trial(p, t);
 		}
-		if (!take_next(p) && p->over < p->n)
-			poll(&fd, 1, (int)((until - now_ns()) / NS_PER_MS % 1000) + 1);
+		if (take_next(p))
+			continue;
+		const uint64_t now = now_ns();
+		if (now >= until)
+			break;
+		poll(&fd, 1, (int)((until - now) / NS_PER_MS % 1000) + 1);
 	}
 	for (int i = 0; i < p->begun; i++)
 		if (p->trials[i].id)

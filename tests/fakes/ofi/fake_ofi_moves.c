@@ -146,7 +146,7 @@ static int do_op(struct endpoint_ *e, struct op *op)
 		if (!tell_notice(e, op))
 			return 0;
 		op->flags &= ~FI_REMOTE_CQ_DATA;
-		op->late = 1000; /* a busy machine looks late, and the transport polls meanwhile */
+		op->late = 1000; /* the transport may poll before a test looks at the bytes */
 		return 0;
 	}
 	if (!error && op->kind == PUT && e->domain->face.direct &&
@@ -168,7 +168,7 @@ static void progress(struct endpoint_ *e)
 		struct op *op = *at;
 
 		/* Without an order, any operation may overtake earlier ones. */
-		if (fake_ofi.holds || op->late-- > 0 ||
+		if (fake_ofi.holds || fake_ofi.stall_after > 0 || op->late-- > 0 ||
 		    (!fake_ofi.ordered && op->next && roll() >> 30 == 0)) {
 			if (fake_ofi.ordered)
 				return;
@@ -213,10 +213,8 @@ ssize_t fake_ofi_readfrom(struct fid_cq *fid, void *buf, size_t n, fi_addr_t *fr
 	else
 		memmove(cq->entries, cq->entries + got,
 			(size_t)(cq->n -= (int)got) * sizeof(cq->entries[0]));
-	if (got > 0 && fake_ofi.stall_ms) {
-		usleep((useconds_t)fake_ofi.stall_ms * 1000);
-		fake_ofi.stall_ms = 0;
-	}
+	if (fake_ofi.stall_after > 0 && --fake_ofi.stall_after == 0)
+		sleep(1);
 	pthread_mutex_unlock(&fake_ofi_lock);
 	return got;
 }
