@@ -105,6 +105,29 @@ FOR_WIDE void separate(const float *x, float *residual, const float *grad,
 	*out = l;
 }
 
+/* The same if both bounds are equal. All n candidates, which are listed already, are sure ones. */
+FOR_WIDE void take_all(const float *x, float *residual, const float *grad, size_t n, size_t soon,
+		       struct select_lists *out, const int flags)
+{
+	const uint32_t *index = out->index + out->n;
+	float *value = flags & VALUES ? out->value + out->n : NULL;
+	int32_t largest = out->largest;
+
+	for (size_t j = 0; j < n; j++, soon += LINE) {
+		const float v = x[index[j]];
+		const int32_t key = (int32_t)key_of(v);
+
+		ask_for(x, grad, soon, flags);
+		if (flags & VALUES)
+			value[j] = v;
+		if (flags & CLEAR)
+			residual[index[j]] = 0;
+		largest = key > largest ? key : largest;
+	}
+	out->n += n;
+	out->largest = largest;
+}
+
 /* The second and third walk if few turns were hit. Lists one candidate after another. It always
  * stores two candidates of a turn, even if there are fewer, so that only a third one needs a branch
  * that depends on data. Meanwhile it prefetches memory from `soon` on, because the memory bus would
@@ -113,7 +136,8 @@ FOR_WIDE void list_few(const float *x, float *residual, const float *grad, const
 		       size_t n_hits, struct select_bounds b, size_t soon, struct select_lists *l,
 		       const int flags)
 {
-	uint32_t candidates[BLOCK + 1];
+	const int equal = b.above == b.below;
+	uint32_t own[BLOCK + 1], *candidates = equal ? l->index + l->n : own;
 	size_t n = 0, next;
 
 	for (size_t h = 0; h < n_hits; h++, n = next, soon += LINE) {
@@ -131,7 +155,10 @@ FOR_WIDE void list_few(const float *x, float *residual, const float *grad, const
 			candidates[n] = hits[h] + (uint32_t)__builtin_ctzll(m);
 		}
 	}
-	separate(x, residual, grad, candidates, n, b.above, soon, l, flags);
+	if (equal)
+		take_all(x, residual, grad, n, soon, l, flags);
+	else
+		separate(x, residual, grad, candidates, n, b.above, soon, l, flags);
 }
 
 #ifdef LANES

@@ -65,6 +65,8 @@ static struct plain_case plain_case_new(uint64_t seed)
 		some[j] = n ? (int32_t)key_of(c.x[random_bits(&r) % n]) : 0;
 		some[j] = some[j] > KEY_INFINITY ? KEY_INFINITY : some[j];
 	}
+	if (seed % 4 == 0)
+		some[1] = some[0]; /* no near coordinates */
 	c.bounds.above = some[0] > some[1] ? some[0] : some[1];
 	c.bounds.below = some[0] > some[1] ? some[1] : some[0];
 	return c;
