@@ -51,7 +51,8 @@ struct ofi_flow {
 	uint64_t moves;              /* counts completions, and arrivals from the peer */
 	uint64_t moved_ns, retry_ns; /* retry_ns is used after a transfer was refused while
 					nothing was under way */
-	int refusals; /* delays retries, because each attempt to reconnect costs system calls */
+	uint64_t
+		refusals; /* delays retries, because each attempt to reconnect costs system calls */
 	struct piece *free;
 	struct piece pieces[FLOW_PIECES];
 	struct entry ring[FLOW_TRANSFERS];
@@ -109,7 +110,7 @@ int ofi_flow_is_refused(const struct ofi_flow *f)
 	return f->next != f->end && !f->out;
 }
 
-int ofi_flow_refusals(const struct ofi_flow *f)
+uint64_t ofi_flow_refusals(const struct ofi_flow *f)
 {
 	return ofi_flow_is_refused(f) ? f->refusals : 0;
 }
@@ -325,8 +326,10 @@ int ofi_flow_push(struct ofi_flow *f, uint64_t now_ns, char why[160])
 		const ssize_t rc = post_flow_piece(f, e, now_ns);
 
 		if (rc == -FI_EAGAIN && !f->out) {
-			f->refusals += f->refusals < REFUSALS_MAX;
-			f->retry_ns = now_ns + (uint64_t)f->refusals * REFUSED_NS;
+			f->refusals++;
+			f->retry_ns = now_ns +
+				      (f->refusals < REFUSALS_MAX ? f->refusals : REFUSALS_MAX) *
+					      REFUSED_NS;
 		}
 		if (rc == -FI_EAGAIN)
 			return 0;

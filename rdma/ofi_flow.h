@@ -70,8 +70,8 @@ int ofi_flow_push(struct ofi_flow *flow, uint64_t now_ns, char why[160]);
 int ofi_flow_waits(const struct ofi_flow *flow);
 /* Returns 1 if transfers wait, and libfabric refuses them although nothing is under way. */
 int ofi_flow_is_refused(const struct ofi_flow *flow);
-/* Returns how many attempts in a row were refused, up to a limit. */
-int ofi_flow_refusals(const struct ofi_flow *flow);
+/* Returns how many attempts in a row were refused, and 0 if ofi_flow_is_refused() returns 0. */
+uint64_t ofi_flow_refusals(const struct ofi_flow *flow);
 /* Returns 1 if nothing waits and nothing is under way. */
 int ofi_flow_is_idle(const struct ofi_flow *flow);
 

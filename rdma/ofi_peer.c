@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* CLOSED_MS applies at the end of a job */
+/* A peer is lost if more than REFUSED_LOOKS looks find transfers refused for REFUSED_MS. At the end
+ * of a job, a peer has ended if CLOSED_ATTEMPTS attempts after CLOSED_MS were refused. */
 enum { REFUSED_MS = 900, REFUSED_LOOKS = 5, CLOSED_MS = 5, CLOSED_ATTEMPTS = 5 };
 
 enum state {
@@ -30,6 +31,7 @@ struct ofi_peer {
 	struct arrivals *arrivals; /* NULL: the peer's puts carry no numbers */
 	struct remote *control;    /* the peer's control region; NULL: none */
 	int refused_looks;         /* number of looks that found transfers refused for too long */
+	uint64_t closed_from;      /* number of refused attempts when CLOSED_MS had passed */
 	char why[OFI_WHY_BYTES];   /* why the peer is lost */
 };
 
@@ -391,11 +393,19 @@ void ofi_peer_flush(struct ofi_peer *p)
 		ofi_flow_append(p->flow, &last, now_ns());
 }
 
-int ofi_peer_is_busy(const struct ofi_peer *p, uint64_t now_ns)
+/* Each attempt to reach a closed peer would open a connection that the peer refuses. */
+static int is_closed(struct ofi_peer *p, uint64_t now_ns)
 {
-	/* Each attempt to reach a closed peer would open a connection that the peer refuses. */
-	const int closed = ofi_flow_refusals(p->flow) >= CLOSED_ATTEMPTS &&
-			   ofi_flow_silent_ns(p->flow, now_ns) > (uint64_t)CLOSED_MS * NS_PER_MS;
+	const uint64_t refused = ofi_flow_refusals(p->flow);
 
-	return !is_lost(p) && !ofi_flow_is_idle(p->flow) && !closed;
+	if (!refused || ofi_flow_silent_ns(p->flow, now_ns) <= (uint64_t)CLOSED_MS * NS_PER_MS) {
+		p->closed_from = refused;
+		return 0;
+	}
+	return refused >= p->closed_from + CLOSED_ATTEMPTS;
+}
+
+int ofi_peer_is_busy(struct ofi_peer *p, uint64_t now_ns)
+{
+	return !is_lost(p) && !ofi_flow_is_idle(p->flow) && !is_closed(p, now_ns);
 }

@@ -76,5 +76,5 @@ void ofi_peer_completed(struct ofi_peer *p, const struct ofi_completion *c, uint
  * returns whether anything is under way. */
 void ofi_peer_flush(struct ofi_peer *p);
 /* A peer that has closed and accepts nothing does not count as busy. */
-int ofi_peer_is_busy(const struct ofi_peer *p, uint64_t now_ns);
+int ofi_peer_is_busy(struct ofi_peer *p, uint64_t now_ns);
 #endif

@@ -178,6 +178,7 @@ static int move_part(struct ofi_trial *t, int get, const struct fid_mr *mr, void
 			driver->progress(driver->context);
 	}
 	t->device.under_way = !rc;
+	limit = poll_limit_after_ms(TRIAL_MS);
 	while (!rc && (t->device.under_way || !t->device.noticed) && !t->device.error &&
 	       !poll_limit_reached(&limit))
 		driver->progress(driver->context);

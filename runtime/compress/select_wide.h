@@ -17,7 +17,8 @@ enum { MANY = BLOCK / TURN * 3 / 4 };
  * data to arrive in time, and near enough for the number of cache lines that the processor can load
  * at once. On Zen 4, distances of 48 to 96 take the same time, and 128 takes a tenth to a quarter
  * more. On Emerald Rapids, 512 takes a fifth less time than 64. If no gradient is added and few
- * turns are hit, 1024 takes another twentieth less; otherwise it takes more. */
+ * turns are hit, 1024 takes another twentieth less than 512; otherwise it takes more than 512.
+ * n_hits: number of turns that were hit in the previous block of this sweep, 0 in its first. */
 FOR_WIDE size_t prefetch_distance(size_t n_hits, const int flags)
 {
 #if defined(__x86_64__)
@@ -107,7 +108,8 @@ FOR_WIDE void separate(const float *x, float *residual, const float *grad,
 	*out = l;
 }
 
-/* The same if both bounds are equal. All n candidates, which are listed already, are sure ones. */
+/* Does what separate() does, if both bounds are equal: all n candidates are sure ones, and their
+ * indices are in the list already. */
 FOR_WIDE void take_all(const float *x, float *residual, const float *grad, size_t n, size_t soon,
 		       struct select_lists *out, const int flags)
 {
@@ -133,7 +135,7 @@ FOR_WIDE void take_all(const float *x, float *residual, const float *grad, size_
 /* The second and third walk if few turns were hit. Lists one candidate after another. It always
  * stores two candidates of a turn, even if there are fewer, so that only a third one needs a branch
  * that depends on data. Meanwhile it prefetches memory from `soon` on, because the memory bus would
- * otherwise be idle. */
+ * otherwise be idle. If both bounds are equal, it stores the candidates in the list at once. */
 FOR_WIDE void list_few(const float *x, float *residual, const float *grad, const uint32_t *hits,
 		       size_t n_hits, struct select_bounds b, size_t soon, struct select_lists *l,
 		       const int flags)

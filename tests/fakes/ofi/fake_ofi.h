@@ -57,7 +57,7 @@ struct fake_ofi_settings {
 				     addresses */
 	atomic_int drops_notices; /* bytes arrive without a notice */
 	int late;                 /* number of polls of the peer before an operation is done */
-	int stall_after;          /* polls until one takes a second; nothing moves before */
+	int stall_after;          /* polls until one takes 1 s; no operation is done before */
 	atomic_int holds;         /* operations do not progress while it is set */
 	atomic_int refuses;       /* operations to another endpoint return EAGAIN forever */
 	atomic_int resets;        /* the next put to another endpoint is lost with its connection */

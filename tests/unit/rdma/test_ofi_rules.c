@@ -620,7 +620,7 @@ CASE(efa__process_that_does_not_run_for_a_second_of_the_trial__is_accepted)
 	struct pair p;
 
 	fake_ofi_plays_efa();
-	fake_ofi.stall_after = 1000;
+	fake_ofi.stall_after = 120;
 	must_open(&p);
 	assert_int_equal(fake_ofi.stall_after, 0);
 	check_closed(&p);
@@ -915,10 +915,11 @@ static int put_across_a_stop(void)
 CASE(put__refused_while_the_process_was_stopped__arrives)
 {
 	const pid_t child = fork();
-	int status;
+	int status = -1;
 
 	if (child == 0)
 		_exit(!put_across_a_stop());
+	assert_true(child > 0);
 	assert_int_equal(waitpid(child, &status, WUNTRACED), child);
 	assert_true(WIFSTOPPED(status));
 	usleep(1500000);
