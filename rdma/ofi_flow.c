@@ -51,8 +51,9 @@ struct ofi_flow {
 	uint64_t moves;              /* counts completions, and arrivals from the peer */
 	uint64_t moved_ns, retry_ns; /* retry_ns is used after a transfer was refused while
 					nothing was under way */
-	uint64_t
-		refusals; /* delays retries, because each attempt to reconnect costs system calls */
+	/* Number of attempts in a row that were refused. It delays retries, because each attempt to
+	 * reconnect costs system calls. */
+	uint64_t refusals;
 	struct piece *free;
 	struct piece pieces[FLOW_PIECES];
 	struct entry ring[FLOW_TRANSFERS];
@@ -319,6 +320,11 @@ static int cannot_announce(struct ofi_flow *f, const struct entry *e, ssize_t rc
 	return 1;
 }
 
+static uint64_t refusal_delay_ns(uint64_t refusals)
+{
+	return (refusals < REFUSALS_MAX ? refusals : REFUSALS_MAX) * REFUSED_NS;
+}
+
 int ofi_flow_push(struct ofi_flow *f, uint64_t now_ns, char why[160])
 {
 	while (f->next != f->end && now_ns >= f->retry_ns) {
@@ -327,9 +333,7 @@ int ofi_flow_push(struct ofi_flow *f, uint64_t now_ns, char why[160])
 
 		if (rc == -FI_EAGAIN && !f->out) {
 			f->refusals++;
-			f->retry_ns = now_ns +
-				      (f->refusals < REFUSALS_MAX ? f->refusals : REFUSALS_MAX) *
-					      REFUSED_NS;
+			f->retry_ns = now_ns + refusal_delay_ns(f->refusals);
 		}
 		if (rc == -FI_EAGAIN)
 			return 0;

@@ -31,7 +31,7 @@ struct ofi_peer {
 	struct arrivals *arrivals; /* NULL: the peer's puts carry no numbers */
 	struct remote *control;    /* the peer's control region; NULL: none */
 	int refused_looks;         /* number of looks that found transfers refused for too long */
-	uint64_t closed_from;      /* number of refused attempts when CLOSED_MS had passed */
+	uint64_t closed_from;      /* number of refused attempts at CLOSED_MS; 0: not yet */
 	char why[OFI_WHY_BYTES];   /* why the peer is lost */
 };
 
@@ -399,9 +399,11 @@ static int is_closed(struct ofi_peer *p, uint64_t now_ns)
 	const uint64_t refused = ofi_flow_refusals(p->flow);
 
 	if (!refused || ofi_flow_silent_ns(p->flow, now_ns) <= (uint64_t)CLOSED_MS * NS_PER_MS) {
-		p->closed_from = refused;
+		p->closed_from = 0;
 		return 0;
 	}
+	if (!p->closed_from)
+		p->closed_from = refused;
 	return refused >= p->closed_from + CLOSED_ATTEMPTS;
 }
 
