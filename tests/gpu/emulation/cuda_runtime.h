@@ -50,7 +50,10 @@ const struct emulated_place *emulated_here(void);
 /* Every lane of the warp passes a value and gets all 32 values. */
 const uint64_t *emulated_exchange(uint64_t mine);
 void emulated_block_barrier(void);
-void emulated_pause(void);
+
+/* The two halves of a barrier between blocks: one arrives, or waits for the next to arrive. */
+void emulated_arrive(uint32_t *counter);
+void emulated_await_arrival(void);
 
 static inline void __syncthreads(void)
 {
@@ -74,7 +77,7 @@ static inline void store_vector(float *p, float4 v)
 }
 static inline void while_waiting(void)
 {
-	emulated_pause();
+	emulated_await_arrival();
 }
 static inline void tell_host(uint32_t *there, uint32_t v)
 {
@@ -87,7 +90,7 @@ static inline uint32_t look(const uint32_t *counter)
 
 static inline void arrive(uint32_t *counter)
 {
-	__atomic_fetch_add(counter, 1, __ATOMIC_RELEASE);
+	emulated_arrive(counter);
 }
 static inline uint32_t arrivals(const uint32_t *counter)
 {

@@ -6,7 +6,6 @@
 #include "coroutine.h"
 #include "runtime.h"
 #include <pthread.h>
-#include <sched.h>
 #include <stdlib.h>
 
 /* The distance between stacks is an odd number of cache lines. Otherwise all their tops would share
@@ -57,10 +56,19 @@ struct block {
 	const void *scheduler_stack;
 	size_t scheduler_bytes;
 	unsigned now, threads, arrived, barrier;
-	void (*kernel)(const void *);
-	const void *args;
+	struct launch *launch;
+	unsigned arrivals;  /* of the launch, when this block began to look at its barrier */
 	struct block *next; /* next unused block */
 	char *stacks;
+};
+
+struct launch {
+	void (*kernel)(const void *);
+	const void *args;
+	unsigned grid, threads, next;
+	pthread_mutex_t lock;
+	pthread_cond_t arrived;
+	unsigned arrivals;
 };
 
 /* Accessed at every step of a kernel, so access must not need a call. */
@@ -120,9 +128,29 @@ void emulated_block_barrier(void)
 	wait_for_change(&block->barrier, barrier);
 }
 
-void emulated_pause(void)
+/* Counts the arrivals at all barriers of the launch together. A block that spins would take the
+ * time of the blocks that have not arrived, because a machine has few processors. */
+void emulated_arrive(uint32_t *counter)
 {
-	sched_yield();
+	struct launch *l = block->launch;
+
+	__atomic_fetch_add(counter, 1, __ATOMIC_RELEASE);
+	pthread_mutex_lock(&l->lock);
+	l->arrivals++;
+	pthread_cond_broadcast(&l->arrived);
+	pthread_mutex_unlock(&l->lock);
+}
+
+/* Returns at once if a block has arrived since the last return, so no arrival is missed. */
+void emulated_await_arrival(void)
+{
+	struct launch *l = block->launch;
+
+	pthread_mutex_lock(&l->lock);
+	while (l->arrivals == block->arrivals)
+		pthread_cond_wait(&l->arrived, &l->lock);
+	block->arrivals = l->arrivals;
+	pthread_mutex_unlock(&l->lock);
 }
 
 /* ---- one block ------------------------------------------------------------- */
@@ -130,7 +158,7 @@ void emulated_pause(void)
 static void begin(void)
 {
 	ENTERED(NULL, &block->scheduler_stack, &block->scheduler_bytes);
-	block->kernel(block->args);
+	block->launch->kernel(block->launch->args);
 	block->thread[block->now].done = 1;
 	give_way();
 }
@@ -219,19 +247,13 @@ __attribute__((destructor)) static void free_blocks(void)
 
 /* ---- a launch -------------------------------------------------------------- */
 
-struct launch {
-	void (*kernel)(const void *);
-	const void *args;
-	unsigned grid, threads, next;
-};
-
 static void *run_blocks(void *argument)
 {
 	struct launch *l = argument;
 	struct block *b = take_block();
 
-	b->kernel = l->kernel;
-	b->args = l->args;
+	b->launch = l;
+	b->arrivals = 0;
 	b->threads = l->threads;
 	block = b;
 	for (unsigned index; (index = __atomic_fetch_add(&l->next, 1, __ATOMIC_SEQ_CST)) < l->grid;)
@@ -244,7 +266,11 @@ static void *run_blocks(void *argument)
 void emulated_run_kernel(const void *kernel, unsigned grid, unsigned threads, const void *args,
 			 unsigned at_once)
 {
-	struct launch l = { .args = args, .grid = grid, .threads = threads };
+	struct launch l = { .args = args,
+			    .grid = grid,
+			    .threads = threads,
+			    .lock = PTHREAD_MUTEX_INITIALIZER,
+			    .arrived = PTHREAD_COND_INITIALIZER };
 	pthread_t workers[EMULATED_MULTIPROCESSORS];
 
 	if (emulated_run_ptx(kernel, grid, threads, args, at_once))
@@ -252,9 +278,10 @@ void emulated_run_kernel(const void *kernel, unsigned grid, unsigned threads, co
 	memcpy(&l.kernel, &kernel, sizeof kernel);
 	if (threads > THREADS_MOST || threads % WARP || at_once > EMULATED_MULTIPROCESSORS)
 		abort();
-	for (unsigned i = 0; i < at_once; i++)
+	for (unsigned i = 1; i < at_once; i++)
 		if (pthread_create(&workers[i], NULL, run_blocks, &l))
 			abort();
-	for (unsigned i = 0; i < at_once; i++)
+	run_blocks(&l);
+	for (unsigned i = 1; i < at_once; i++)
 		pthread_join(workers[i], NULL);
 }
