@@ -803,6 +803,44 @@ def optimizer_clips(job):
     optimizer.close()
 
 
+def optimizer_moved_gradients(job):
+    """The gradients get other memory, which does not change the result."""
+    def limited(model):
+        for p in model.parameters():
+            p.grad.data = p.grad.data.clamp(-10, 10)
+
+    def convolutions():
+        torch.manual_seed(0)
+        return nn.Sequential(nn.Unflatten(1, (3, 2, 2)), nn.Conv2d(3, 4, 2), nn.Flatten())
+
+    for make, move, inner in ((network, lambda model: model.double().float(), True), (network, limited, True),
+                              (convolutions, lambda model: model.to(memory_format=torch.channels_last), True),
+                              (network, limited, False)):
+        model, alone = make(), make()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch warns of gradients that have other strides than the parameter
+            optimizer = (sluice.torch.Optimizer(model, DENSE, inner=sgd(model), job=job) if inner else
+                         sluice.torch.Optimizer(model, DENSE + " update=momentum(0.9)", lr=0.1, job=job))
+            reference = sgd(alone)
+            for step in range(6):
+                optimizer.zero_grad()
+                if move is not limited and step == 2:
+                    move(model)
+                x, y = rows(step, job.rank)
+                cross_entropy(model(x), y).backward()
+                if move is limited or step == 4:
+                    move(model)
+                optimizer.step()
+                step_of(alone, reference, all_rows(step))
+        check_close(model, alone)
+        optimizer.verify()
+        if inner and move is not limited:
+            model.to(torch.bfloat16)
+            refused(optimizer.step, "0.weight is now of torch.bfloat16 on cpu" if make is network else
+                    "1.weight is now of torch.bfloat16 on cpu")
+        optimizer.close()
+
+
 # Pairs of a recipe whose shards step, and the optimizer of torch that makes the same steps.
 STEPPERS = ((" decay=0.01", lambda p: torch.optim.SGD(p, lr=0.1, weight_decay=0.01)),
             (" update=adam(0.5,0.9,1e-3) decay=0.01",
@@ -1002,6 +1040,7 @@ def rank_optimizer(job, folder):
 
     optimizer_clips(job)
     optimizer_rate_zero(job)
+    optimizer_moved_gradients(job)
 
     # momentum in the recipe and in the optimizer
     for recipe, warned in ((DENSE + " signal=momentum(0.9)", True), ("sketched", True), ("scalecom", False)):

@@ -165,7 +165,9 @@ class Optimizer(NotPickled, torch.optim.Optimizer):
         self._counters = Counters()
         self.model = self._open(self._flat, recipe)
         self._lr, self._uneven = lr or None, uneven  # 0 takes the library's default here, and is set before a push
-        self._views = [self.layout.view(self._grad, i) for i in range(len(parameters))]
+        # p.grad is a view. A script can give it other memory through p.grad.data, but it never has the place.
+        self._places = [self.layout.view(self._grad, i) for i in range(len(parameters))]
+        self._views = [place.detach() for place in self._places]
         if inner is None:
             if self.model.recipe.get("signal") == "drift":
                 self.model.close()
@@ -272,6 +274,20 @@ class Optimizer(NotPickled, torch.optim.Optimizer):
         """Sets all gradients to zero; they stay views of the flat vector, also with set_to_none."""
         self._in_backward = False  # also after a backward that an exception ended
         self._grad.zero_()
+        self._set_views()
+
+    def _renew_views(self) -> None:
+        """Replaces views that have other memory now, after model.to() or after a script has set p.grad.data."""
+        for i, (name, p, place) in enumerate(zip(self.layout.names, self.layout.parameters, self._places)):
+            if p.dtype != place.dtype or p.device != place.device:
+                raise InvalidError(f"{name} is now of {p.dtype} on {p.device}, but the optimizer was made for {place.dtype} on "
+                                   f"{place.device}, so its gradient cannot be exchanged: call model.to() before you make the "
+                                   "optimizer")
+            if self._views[i].data_ptr() != place.data_ptr():
+                self._views[i] = place.detach()
+
+    def _set_views(self) -> None:
+        self._renew_views()
         for p, view in zip(self.layout.parameters, self._views):
             p.grad = view
 
@@ -308,6 +324,7 @@ class Optimizer(NotPickled, torch.optim.Optimizer):
     def _collect(self) -> None:
         """Copies gradients that are not views of the flat vector, which happens after model.zero_grad()."""
         self.layout.check_known(self._everything())
+        self._renew_views()
         for p, view in zip(self.layout.parameters, self._views):
             if p.grad is view:
                 continue
@@ -449,8 +466,7 @@ class Optimizer(NotPickled, torch.optim.Optimizer):
             elif self.inner is not None:
                 if self._flat is not self._grad:
                     self._grad.copy_(self._flat)
-                for p, view in zip(self.layout.parameters, self._views):
-                    p.grad = view
+                self._set_views()
                 self.inner.step()
             steps += 1
             if after_step is not None:
