@@ -227,6 +227,24 @@ def ddp_unused(job):
     state.close()
 
 
+def ddp_unused_strided(job):
+    """Only rank 1 uses a layer whose weight is not contiguous. It gets the same mean as over Gloo."""
+    results = []
+    for recipe in (None, DENSE):
+        model = Branches(used=(0, 1) if job.rank else (0,))
+        model.halves[1].weight.data = model.halves[1].weight.data.t().contiguous().t()
+        ddp = DistributedDataParallel(model, find_unused_parameters=True)
+        state = sluice.torch.compress(ddp, recipe, job=job) if recipe else None
+        optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)
+        for step in range(3):
+            step_of(ddp, optimizer, rows(step, job.rank))
+        results.append(model)
+        if state:
+            state.verify()
+            state.close()
+    check_close(*results)
+
+
 def ddp_frozen(job):
     model = network()
     for p in model[2].parameters():
@@ -716,8 +734,8 @@ def ddp_sparse_and_empty(job):
 
 def rank_ddp(job, folder):
     join(job)
-    for check in (ddp_dense, ddp_sparse, ddp_accumulates, ddp_unused, ddp_frozen, ddp_other_order,
-                  ddp_range_by_range, ddp_whole_vector, ddp_bfloat16, ddp_mixed_types, ddp_overflow,
+    for check in (ddp_dense, ddp_sparse, ddp_accumulates, ddp_unused, ddp_unused_strided, ddp_frozen,
+                  ddp_other_order, ddp_range_by_range, ddp_whole_vector, ddp_bfloat16, ddp_mixed_types, ddp_overflow,
                   skip_all, ddp_two_models, ddp_workers_of_a_loader,
                   ddp_buffers, ddp_refused, ddp_two_momenta, recipe_of_environment, uneven, ddp_clip,
                   ddp_clipped_mean, ddp_twice, ddp_sparse_and_empty):
