@@ -245,6 +245,56 @@ def ddp_unused_strided(job):
     check_close(*results)
 
 
+class Tasks(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.body, self.heads = nn.Linear(12, 8), nn.ModuleList([nn.Linear(8, 4), nn.Linear(8, 4)])
+
+    def forward(self, x, task):
+        return self.heads[task](torch.relu(self.body(x)))
+
+
+def ddp_tasks(job):
+    """Each task has its own backward and does not use the head of the other. Coarse levels leave residuals in the mean of
+    the head that no rank uses. The gradients are those of Gloo, and within a level of them."""
+    gradients = []
+    for recipe in (None, DENSE, "up=all,uniform(8) down=all,uniform(8)"):
+        model = Tasks()
+        ddp = DistributedDataParallel(model, find_unused_parameters=True)
+        state = sluice.torch.compress(ddp, recipe, job=job) if recipe else None
+        for step in range(2):
+            model.zero_grad(set_to_none=True)
+            for task in (0, 1):
+                x, y = rows(2 * step + task, job.rank)
+                cross_entropy(ddp(x, task), y).backward()
+        gradients.append([p.grad.clone() for p in model.parameters()])
+        if state:
+            state.close()
+    for wanted, exact, coarse in zip(*gradients):
+        assert torch.allclose(exact, wanted, atol=1e-6), (exact, wanted)
+        assert (coarse - wanted).norm() < 0.1 * wanted.norm(), (coarse, wanted)
+
+
+def ddp_unused_and_watched(job):
+    """A mean that is given to a parameter is not taken for a gradient that the script has clipped."""
+    def train():
+        model = Tasks()
+        ddp, state = wrapped(job, model, "up=topk(0.5),uniform(3) down=topk(0.5),uniform(3) signal=momentum(0.9)",
+                             find_unused_parameters=True)
+        optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)
+        for step in range(6):
+            optimizer.zero_grad(set_to_none=True)
+            for task in (0, 1):
+                x, y = rows(2 * step + task, job.rank)
+                (cross_entropy(ddp(x, task), y) * (-1) ** step).backward()
+            optimizer.step()
+        state.verify()
+        state.close()
+
+    assert warned_of_clipping(train)[1] == 0
+
+
 def ddp_frozen(job):
     model = network()
     for p in model[2].parameters():
@@ -734,7 +784,8 @@ def ddp_sparse_and_empty(job):
 
 def rank_ddp(job, folder):
     join(job)
-    for check in (ddp_dense, ddp_sparse, ddp_accumulates, ddp_unused, ddp_unused_strided, ddp_frozen,
+    for check in (ddp_dense, ddp_sparse, ddp_accumulates, ddp_unused, ddp_unused_strided, ddp_tasks,
+                  ddp_unused_and_watched, ddp_frozen,
                   ddp_other_order, ddp_range_by_range, ddp_whole_vector, ddp_bfloat16, ddp_mixed_types, ddp_overflow,
                   skip_all, ddp_two_models, ddp_workers_of_a_loader,
                   ddp_buffers, ddp_refused, ddp_two_momenta, recipe_of_environment, uneven, ddp_clip,

@@ -294,9 +294,10 @@ class Compression(NotPickled):
         try:
             if self._watch is not None:
                 self._watch.forget()
-                after_backward(self._watch.note)
             if self._used is not None:
                 after_backward(self._used.end_of_step())
+            if self._watch is not None:
+                after_backward(self._watch.note)  # after the means have been given, which are not the script's changes
         except RuntimeError:  # in DDP's join(), which calls the hook without a backward
             pass
 

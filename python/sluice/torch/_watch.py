@@ -64,12 +64,10 @@ def _note_used(ids: Set[int], of: int, _: torch.Tensor) -> None:
 @torch.no_grad()
 def _give_means(pairs: Iterable[Tuple[torch.nn.Parameter, torch.Tensor]]) -> None:
     for p, mean in pairs:
-        if not mean.any() or (p.grad is not None and torch.equal(p.grad, mean)):  # equal: another rank has used it
-            continue
-        if p.grad is None:
+        if p.grad is not None:
+            p.grad.copy_(mean)  # DDP puts p.grad into the bucket, so the mean contains it
+        elif mean.any():
             p.grad = torch.empty_like(p).copy_(mean)
-        else:
-            p.grad.add_(mean)
 
 
 def _first(grad: torch.Tensor) -> torch.Tensor:
