@@ -910,6 +910,21 @@ def optimizer_moved_gradients(job):
         optimizer.close()
 
 
+def optimizer_loads_inner(job):
+    """inner loads its own state, which replaces its groups. A scheduler of the optimizer still sets the rate of inner."""
+    model = network()
+    inner = sgd(model)
+    optimizer = sluice.torch.Optimizer(model, DENSE, inner=inner, job=job)
+    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 0.5 ** step)
+    inner.load_state_dict(copy.deepcopy(inner.state_dict()))
+    step_of(model, optimizer, rows(0, job.rank))
+    scheduler.step()
+    assert optimizer.param_groups is inner.param_groups and inner.param_groups[0]["lr"] == 0.05
+    optimizer.param_groups = [dict(inner.param_groups[0], lr=0.025)]
+    assert inner.param_groups[0]["lr"] == 0.025
+    optimizer.close()
+
+
 # Pairs of a recipe whose shards step, and the optimizer of torch that makes the same steps.
 STEPPERS = ((" decay=0.01", lambda p: torch.optim.SGD(p, lr=0.1, weight_decay=0.01)),
             (" update=adam(0.5,0.9,1e-3) decay=0.01",
@@ -1110,6 +1125,7 @@ def rank_optimizer(job, folder):
     optimizer_clips(job)
     optimizer_rate_zero(job)
     optimizer_moved_gradients(job)
+    optimizer_loads_inner(job)
 
     # momentum in the recipe and in the optimizer
     for recipe, warned in ((DENSE + " signal=momentum(0.9)", True), ("sketched", True), ("scalecom", False)):

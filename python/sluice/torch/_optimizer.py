@@ -102,6 +102,19 @@ class Optimizer(NotPickled, torch.optim.Optimizer):
     """
 
     _step_supports_amp_scaling = True
+    inner: Optional[torch.optim.Optimizer] = None
+
+    @property
+    def param_groups(self) -> List[Dict[str, Any]]:  # type: ignore[override]
+        """The groups of inner, which its load_state_dict() replaces, or those of this optimizer."""
+        return self.__dict__["param_groups"] if self.inner is None else self.inner.param_groups
+
+    @param_groups.setter
+    def param_groups(self, groups: List[Dict[str, Any]]) -> None:
+        if self.inner is None:
+            self.__dict__["param_groups"] = groups  # where torch's __setstate__() sets them
+        else:
+            self.inner.param_groups = groups
 
     def __init__(self, params: Union[torch.nn.Module, Iterable[Any]],
                  recipe: Union[str, Recipe, None] = None, *, lr: Optional[float] = None,
@@ -150,7 +163,6 @@ class Optimizer(NotPickled, torch.optim.Optimizer):
                 if id(p) not in known:
                     raise InvalidError(f"{name} is not a parameter of inner: it would get gradients and "
                                        "never change. Give both the same parameters")
-            self.param_groups = inner.param_groups
         self.layout.check_known(self._everything())
         self._grad = torch.zeros(self.layout.count, dtype=dtype, device=device)
         # The library writes a mean of 16 bits in place of the gradient. In GPU memory it would be copied
@@ -531,7 +543,6 @@ class Optimizer(NotPickled, torch.optim.Optimizer):
             super().load_state_dict(state_dict["optimizer"])
         else:
             self.inner.load_state_dict(state_dict["optimizer"])
-            self.param_groups = self.inner.param_groups
             self.zero_grad()
         self._lr = None  # the library now has the rate of the checkpoint
 
