@@ -307,10 +307,11 @@ def set_later(job):
                 optimizer.step()
             assert ["weight was written since the last step" in str(one.message) for one in seen] == [True], seen
         optimizer.close()
-        optimizer = sluice.torch.Optimizer(layer, recipe, lr=0.5, job=job)
-        layer.load_state_dict({name: torch.full_like(value, 5) for name, value in start.items()})
-        refused(optimizer.step, "weight was set after sluice.torch.Optimizer was made")
-        optimizer.close()
+        for fill in (lambda p: p.detach().fill_(5), lambda p: p.data.fill_(6)):  # torch counts the first of these writes only
+            optimizer = sluice.torch.Optimizer(layer, recipe, lr=0.5, job=job)
+            fill(layer.weight)
+            refused(optimizer.step, "weight was set after sluice.torch.Optimizer was made")
+            optimizer.close()
     layer = nn.Linear(4, 1, bias=False)  # without a copy, a step adds to the new values
     optimizer = sluice.torch.Optimizer(layer, "up=all down=all update=sgd", lr=0.5, job=job)
     layer.load_state_dict({"weight": torch.full((1, 4), 5.0)})

@@ -492,11 +492,11 @@ class Optimizer(NotPickled, torch.optim.Optimizer):
             self._digests = digests(self.layout.parameters) if loaded else []
 
     def _check_unchanged(self) -> None:
-        if not self._copied or self._versions == [p._version for p in self.layout.parameters]:
+        if not self._copied:
             return
-        now = digests(self.layout.parameters) if self._digests else []
+        now = digests(self.layout.parameters) if self._digests else []  # torch does not count writes through p.data
         for i, (name, p) in enumerate(zip(self.layout.names, self.layout.parameters)):
-            if p._version == self._versions[i] or (now and now[i] == self._digests[i]):
+            if now[i] == self._digests[i] if now else p._version == self._versions[i]:
                 continue
             why = ("because the library keeps a copy of parameters of 16 bits, or that have a weight decay: set parameters before "
                    "the optimizer is made, or load its state, too")
