@@ -925,6 +925,22 @@ def optimizer_loads_inner(job):
     optimizer.close()
 
 
+def optimizer_empty(job):
+    """A parameter without elements, also in a group with its own weight decay."""
+    for groups in (False, True):
+        model, alone = Table(False), Table(False)
+        params = [{"params": [model.table.weight, model.nothing], "weight_decay": 0.1},
+                  {"params": model.last.parameters()}] if groups else model
+        optimizer = sluice.torch.Optimizer(params, DENSE, lr=0.1, job=job)
+        reference = torch.optim.SGD([{"params": [alone.table.weight], "weight_decay": 0.1 if groups else 0},
+                                     {"params": alone.last.parameters()}], lr=0.1)
+        for step in range(3):
+            step_of(model, optimizer, rows(step, job.rank))
+            step_of(alone, reference, all_rows(step))
+        check_close(model, alone)
+        optimizer.close()
+
+
 # Pairs of a recipe whose shards step, and the optimizer of torch that makes the same steps.
 STEPPERS = ((" decay=0.01", lambda p: torch.optim.SGD(p, lr=0.1, weight_decay=0.01)),
             (" update=adam(0.5,0.9,1e-3) decay=0.01",
@@ -1126,6 +1142,7 @@ def rank_optimizer(job, folder):
     optimizer_rate_zero(job)
     optimizer_moved_gradients(job)
     optimizer_loads_inner(job)
+    optimizer_empty(job)
 
     # momentum in the recipe and in the optimizer
     for recipe, warned in ((DENSE + " signal=momentum(0.9)", True), ("sketched", True), ("scalecom", False)):

@@ -264,7 +264,7 @@ class Optimizer(NotPickled, torch.optim.Optimizer):
             usual = _decay_of(Recipe(text).complete(steps_per_epoch=steps_per_epoch or 1000))
         return [(factor, usual if decay is None else decay)
                 for group, factor, decay in zip(self.param_groups, self._factors, self._decays)
-                for _ in group["params"]]
+                for p in group["params"] if p.numel()]
 
     def _everything(self) -> Iterator[Tuple[str, torch.nn.Parameter]]:
         """Returns all parameters, including frozen ones and those that only the groups have, such as those of
@@ -511,7 +511,7 @@ class Optimizer(NotPickled, torch.optim.Optimizer):
     def _check_views(self) -> None:
         start, size = self._flat.data_ptr(), self._flat.element_size()
         for name, p, begin in zip(self.layout.names, self.layout.parameters, self.layout.begins):
-            if p.data_ptr() != start + size * begin:
+            if p.numel() and p.data_ptr() != start + size * begin:  # without elements it has no address
                 raise InvalidError(f"{name} was moved to other memory since the optimizer was made, so steps no "
                                    "longer reach it: call model.to() before, and use copy_() to set parameters")
 
