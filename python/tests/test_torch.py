@@ -774,12 +774,19 @@ def ddp_sparse_and_empty(job):
         step_of(ddp, optimizer, rows(step, job.rank))
     state.verify()
     state.close()
-    model = Table(True)
-    optimizer = sluice.torch.Optimizer(model, SPARSE, inner=sgd(model), job=job)
-    for step in range(3):
-        step_of(model, optimizer, rows(step, job.rank))
-    optimizer.verify()
-    optimizer.close()
+    for recipe, of_model in itertools.product((DENSE, SPARSE), (False, True)):
+        model, alone = Table(True), Table(False)
+        optimizer, reference = sluice.torch.Optimizer(model, recipe, inner=sgd(model), job=job), sgd(alone)
+        for step in range(3):
+            (model if of_model else optimizer).zero_grad()  # the model's drops the dense gradients
+            x, y = rows(step, job.rank)
+            cross_entropy(model(x), y).backward()
+            optimizer.step()
+            step_of(alone, reference, all_rows(step))
+        if recipe == DENSE:
+            check_close(model, alone)
+        optimizer.verify()
+        optimizer.close()
 
 
 def rank_ddp(job, folder):

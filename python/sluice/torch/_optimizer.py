@@ -342,8 +342,8 @@ class Optimizer(NotPickled, torch.optim.Optimizer):
                 continue
             if p.grad is None:
                 view.zero_()
-            elif p.grad.data_ptr() != view.data_ptr():
-                view.copy_(p.grad)
+            elif p.grad.layout != torch.strided or p.grad.data_ptr() != view.data_ptr():
+                view.copy_(p.grad if p.grad.layout == torch.strided else p.grad.to_dense())
                 self.copied_bytes += view.numel() * view.element_size()
             p.grad = view
 
