@@ -423,6 +423,24 @@ def ddp_overflow(job):
     assert digests[0] == digests[1], "the skipped step changed the result"
 
 
+def ddp_overflow_unused(job):
+    """After a step in which rank 1 overflows, a layer that no rank uses has no gradient, or the one that it had."""
+    for earlier in (False, True):
+        model, scaler = Branches(used=(0,)), Scaler()
+        ddp, state = wrapped(job, model, SPARSE, scaler=scaler, find_unused_parameters=True)
+        x, y = rows(0, job.rank)
+        for factor in (scaler.scale, float("inf") if job.rank else scaler.scale, scaler.scale):
+            model.zero_grad(set_to_none=True)
+            if earlier:
+                model.never.weight.grad = torch.zeros(3, 3)
+            (cross_entropy(ddp(x), y) * factor).backward()
+            assert torch.isinf(model.halves[0].weight.grad).all() == state.skipped
+            grad = model.never.weight.grad
+            assert model.never.bias.grad is None and (not grad.any() if earlier else grad is None), grad
+        assert state.skipped_steps == 1
+        state.close()
+
+
 def skip_all(job):
     """If a gradient of rank 1 has NaN, no optimizer makes the step, as if its rows did not exist."""
     recipe, digests = DENSE + " nonfinite=skip-all", []
@@ -793,8 +811,8 @@ def rank_ddp(job, folder):
     join(job)
     for check in (ddp_dense, ddp_sparse, ddp_accumulates, ddp_unused, ddp_unused_strided, ddp_tasks,
                   ddp_unused_and_watched, ddp_frozen,
-                  ddp_other_order, ddp_range_by_range, ddp_whole_vector, ddp_bfloat16, ddp_mixed_types, ddp_overflow,
-                  skip_all, ddp_two_models, ddp_workers_of_a_loader,
+                  ddp_other_order, ddp_range_by_range, ddp_whole_vector, ddp_bfloat16, ddp_mixed_types,
+                  ddp_overflow, ddp_overflow_unused, skip_all, ddp_two_models, ddp_workers_of_a_loader,
                   ddp_buffers, ddp_refused, ddp_two_momenta, recipe_of_environment, uneven, ddp_clip,
                   ddp_clipped_mean, ddp_twice, ddp_sparse_and_empty):
         print(check.__name__, flush=True)

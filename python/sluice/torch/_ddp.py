@@ -314,6 +314,8 @@ class Compression(NotPickled):
         if self.job.sum([float(overflow)])[0]:
             self.skipped = True
             self.skipped_steps += 1
+            if self._used is not None:
+                self._used.drop_means()
             for future, buffer, _ in waiting:
                 future.set_result(buffer.fill_(float("inf")))  # so that every rank's scaler skips too
             return False

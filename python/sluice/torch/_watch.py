@@ -48,9 +48,12 @@ class Used:
 
     def end_of_step(self) -> Callable[[], None]:
         """Forgets the step. Returns a function for after_backward(), which gives the means to the parameters."""
-        others, self._others = self._others, []
         self._ids.clear()
-        return functools.partial(_give_means, others)
+        return functools.partial(_give_means, self._others)
+
+    def drop_means(self) -> None:
+        """Gives no means in a step that is skipped, also after end_of_step()."""
+        self._others.clear()
 
     def close(self) -> None:
         for hook in self._hooks:
@@ -62,12 +65,13 @@ def _note_used(ids: Set[int], of: int, _: torch.Tensor) -> None:
 
 
 @torch.no_grad()
-def _give_means(pairs: Iterable[Tuple[torch.nn.Parameter, torch.Tensor]]) -> None:
+def _give_means(pairs: List[Tuple[torch.nn.Parameter, torch.Tensor]]) -> None:
     for p, mean in pairs:
         if p.grad is not None:
             p.grad.copy_(mean)  # DDP puts p.grad into the bucket, so the mean contains it
         elif mean.any():
             p.grad = torch.empty_like(p).copy_(mean)
+    pairs.clear()  # they keep DDP's buckets
 
 
 def _first(grad: torch.Tensor) -> torch.Tensor:
