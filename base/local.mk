@@ -2,7 +2,7 @@
 # Errors, log lines, environment, bytes: what every other folder stands on.
 library_sources += \
 	base/arguments.c base/arguments.h \
-	base/both.h \
+	base/both.h base/shrink.h \
 	base/bytes.c base/bytes.h \
 	base/clock.h \
 	base/conf.c base/conf.h \

@@ -6,6 +6,7 @@
  * decay, the parameters are read. */
 #include "gpu/change.h"
 #include "gpu/tile.h"
+#include "base/shrink.h"
 #include <float.h>
 #include <math.h>
 
@@ -17,7 +18,7 @@ __device__ static inline float divide_by_root(const struct device_change *a, uin
 	float variance = a->variance[i], change;
 
 	if (!a->frozen)
-		variance = a->keep_square * variance + square;
+		variance = shrunk_square(a->keep_square * variance + square);
 	else if (!(variance > 0))
 		variance = square;
 	a->variance[i] = variance;
@@ -37,7 +38,7 @@ KERNEL(change, device_change)
 			mean = mean + a.decay * a.params[i];
 		moved = mean;
 		if (a.velocity) {
-			moved = a.keep * a.velocity[i] + a.take * mean;
+			moved = shrunk(a.keep * a.velocity[i] + a.take * mean);
 			a.velocity[i] = moved;
 		}
 		if (a.variance)

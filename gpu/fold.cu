@@ -9,6 +9,7 @@
  * with momentum. The selection's launch, which follows in the stream, reads the result. */
 #include "gpu/fold.h"
 #include "gpu/moments.h"
+#include "base/shrink.h"
 #include "runtime/compress/clip_rules.h"
 
 __device__ static inline float4 times4(float factor, float4 v)
@@ -27,6 +28,15 @@ __device__ static inline float4 plus4(float4 a, float4 b)
 	a.z += b.z;
 	a.w += b.w;
 	return a;
+}
+
+__device__ static inline float4 shrunk4(float4 average)
+{
+	average.x = shrunk(average.x);
+	average.y = shrunk(average.y);
+	average.z = shrunk(average.z);
+	average.w = shrunk(average.w);
+	return average;
 }
 
 __device__ static inline float narrow_one(const struct fold_args *a, uint64_t at, uint32_t i,
@@ -166,7 +176,7 @@ __device__ static inline void fold_half(const struct fold_args *a, uint64_t at, 
 		load_half(a->velocity, at, a->n, whole, t);
 		UNROLL
 		for (unsigned j = 0; j < HALF; j++)
-			g[j] = plus4(times4(a->momentum, t[j]), g[j]);
+			g[j] = shrunk4(plus4(times4(a->momentum, t[j]), g[j]));
 	}
 	UNROLL
 	for (unsigned j = 0; j < HALF; j++)

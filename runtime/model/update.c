@@ -2,6 +2,7 @@
  * Applies the update rule in one pass over the shard per step. No fused multiply-add is used, so
  * the bits are the same everywhere. */
 #include "model/update.h"
+#include "base/shrink.h"
 #include "compress/sparse.h"
 #include <math.h>
 
@@ -118,11 +119,12 @@ static void apply_adam(const struct update *u, float *restrict sum, float *restr
 			variance[i] = variance[i] > 0 ? variance[i] : steady * (sum[i] * sum[i]);
 	else
 		for (size_t i = 0; i < n; i++)
-			variance[i] = beta2 * variance[i] + take2 * (sum[i] * sum[i]);
+			variance[i] = shrunk_square(beta2 * variance[i] +
+						    take2 * (sum[i] * sum[i]));
 	const size_t bad = first_nonfinite(variance, n);
 	if (velocity)
 		for (size_t i = 0; i < n; i++)
-			sum[i] = velocity[i] = beta1 * velocity[i] + take1 * sum[i];
+			sum[i] = velocity[i] = shrunk(beta1 * velocity[i] + take1 * sum[i]);
 	for (size_t i = 0; i < n; i++)
 		sum[i] = -rate * (sum[i] / (sqrtf(variance[i]) * unbias2 + epsilon));
 	if (u->kind == UPDATE_ADAMW && u->decay > 0)
@@ -156,13 +158,13 @@ static void apply_piece(const struct update *u, float *restrict sum, struct aver
 		return;
 	case UPDATE_MOMENTUM:
 		for (size_t i = 0; i < n; i++) {
-			velocity[i] = m * velocity[i] + sum[i];
+			velocity[i] = shrunk(m * velocity[i] + sum[i]);
 			sum[i] = -step * velocity[i];
 		}
 		return;
 	case UPDATE_NESTEROV:
 		for (size_t i = 0; i < n; i++) {
-			velocity[i] = m * velocity[i] + sum[i];
+			velocity[i] = shrunk(m * velocity[i] + sum[i]);
 			sum[i] = -step * (sum[i] + m * velocity[i]);
 		}
 		return;
@@ -173,7 +175,7 @@ static void apply_piece(const struct update *u, float *restrict sum, struct aver
 		return;
 	case UPDATE_EMA:
 		for (size_t i = 0; i < n; i++) {
-			velocity[i] = (1 - u->alpha) * velocity[i] + u->alpha * sum[i];
+			velocity[i] = shrunk((1 - u->alpha) * velocity[i] + u->alpha * sum[i]);
 			sum[i] = -step * velocity[i];
 		}
 		return;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * See signal.h. Called by push.c at the beginning of a push. Does not use the network. */
 #include "worker/signal.h"
+#include "base/shrink.h"
 #include "job/peers.h"
 #include "job/progress_token.h"
 #include "model/compressor.h"
@@ -181,8 +182,8 @@ static void twostep(float *restrict left, float *restrict before, float *restric
 		}
 	else
 		for (size_t i = 0; i < n; i++) {
-			filter[i] = (1 - beta) * filter[i] +
-				    beta * (newer * left[i] - older * before[i]);
+			filter[i] = shrunk((1 - beta) * filter[i] +
+					   beta * (newer * left[i] - older * before[i]));
 			before[i] = left[i];
 			left[i] = filter[i];
 		}
@@ -202,7 +203,7 @@ static void recall(const struct worker *w, uint64_t at, size_t n)
 	case MEMORY_NONE: return;
 	case MEMORY_RESIDUAL:
 		for (size_t i = 0; recipe->memory.decay < 1 && i < n; i++)
-			residual[i] *= recipe->memory.decay;
+			residual[i] = shrunk(recipe->memory.decay * residual[i]);
 		return;
 	case MEMORY_LOWPASS:
 		lowpass(residual, (float *)w->kept.of[KEPT_MEMORY] + at, n, recipe->memory.beta);
@@ -237,7 +238,7 @@ static void fold(const struct worker *w, uint64_t at, const float *restrict g, s
 		float *restrict u = compressor_velocity(w->compressor) + at;
 		const float m = w->rules.recipe->signal.average.momentum;
 		for (size_t i = 0; i < n; i++) {
-			u[i] = m * u[i] + scale * g[i];
+			u[i] = shrunk(m * u[i] + scale * g[i]);
 			sum[i] = keep ? sum[i] + u[i] : u[i];
 		}
 	} else if (keep) {

@@ -231,6 +231,11 @@ class Blocks:
         return np.sort(np.concatenate([always, *parts]))
 
 
+def shrunk(average, least=2.0**-100):
+    """An average that has become too small is zero, instead of a denormal number later."""
+    return np.where(np.abs(average) < f32(least), f32(0), average)
+
+
 class Update:
     """An update rule. It computes the change of the parameters from the mean, and begins without state."""
 
@@ -244,7 +249,7 @@ class Update:
             return np.sign(mean)
         if self.v is None:
             self.v = np.zeros_like(mean)
-        self.v = self.m * self.v + mean
+        self.v = shrunk(self.m * self.v + mean)
         return self.v if self.kind == "momentum" else mean + self.m * self.v
 
     def change(self, mean, lr, x):
@@ -273,8 +278,8 @@ class Adam:
         self.t += 1
         if self.decay and not self.apart:
             mean = mean + self.decay * x
-        self.v = self.b2 * self.v + (f32(1) - self.b2) * (mean * mean)
-        self.m = self.b1 * self.m + (f32(1) - self.b1) * mean if self.b1 else mean
+        self.v = shrunk(self.b2 * self.v + (f32(1) - self.b2) * (mean * mean), 2.0**-126)
+        self.m = shrunk(self.b1 * self.m + (f32(1) - self.b1) * mean) if self.b1 else mean
         rate = lr * f32(1 / (1 - power(self.b1, self.t)))
         unbias = f32(1 / math.sqrt(1 - power(self.b2, self.t)))
         change = rate * (self.m / (np.sqrt(self.v) * unbias + self.epsilon))
@@ -327,9 +332,9 @@ class Sparse(Job):
             g = self.blocks.forward(g) if self.blocks else g
             signal = lr * g if self.inside else g
             if self.momentum is not None:
-                self.u[i] = self.momentum * self.u[i] + signal
+                self.u[i] = shrunk(self.momentum * self.u[i] + signal)
                 signal = self.u[i]
-            self.e[i] = (self.e[i] * self.fade if self.fade < 1 else self.e[i]) + signal
+            self.e[i] = (shrunk(self.e[i] * self.fade) if self.fade < 1 else self.e[i]) + signal
 
     def message(self, e, support, code, shards=None, start=0):
         """Returns what the receivers decode. Each shard gets a message of its own coordinates. e begins at
@@ -449,7 +454,8 @@ class Drift(Sparse):
         for i, own in enumerate(self.own):
             drift = self.point(i) - own
             drift = self.blocks.forward(drift) if self.blocks else drift[part]
-            a = self.decay * self.e[i][part] + drift
+            faded = self.decay * self.e[i][part]
+            a = (shrunk(faded) if self.decay < 1 else faded) + drift
             message, size = self.drifted(a, shards)
             sent.append(message)
             norms.append(size)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * See inner.h. */
 #include "tools/train/inner.h"
+#include "base/shrink.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -31,8 +32,9 @@ static void adamw(struct inner *inner, float *restrict params, const float *rest
 	const float unbias = (float)(1 / sqrt(1 - pow((double)beta2, steps)));
 
 	for (size_t i = 0; i < inner->count; i++) {
-		first[i] = beta1 * first[i] + (1 - beta1) * grad[i];
-		second[i] = beta2 * second[i] + (1 - beta2) * grad[i] * grad[i];
+		first[i] = shrunk(beta1 * first[i] + (1 - beta1) * grad[i]);
+		second[i] = shrunk_square(beta2 * second[i] +
+					  (1 - beta2) * grad[i] * grad[i]);
 		params[i] -= lr * decay * params[i];
 		params[i] -= step * first[i] / (sqrtf(second[i]) * unbias + epsilon);
 	}

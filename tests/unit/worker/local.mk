@@ -25,6 +25,7 @@ check_PROGRAMS += \
 	tests/unit/test_push_range \
 	tests/unit/test_rate_zero \
 	tests/unit/test_segments \
+	tests/unit/test_shrink \
 	tests/unit/test_skip \
 	tests/unit/test_stats \
 	tests/unit/test_streaming \
@@ -61,6 +62,7 @@ tests_unit_test_push_range_SOURCES = tests/unit/worker/test_push_range.c tests/u
 tests_unit_test_rate_zero_SOURCES = tests/unit/worker/test_rate_zero.c tests/unit/four_tensors.h $(ranks)
 tests_unit_test_segments_SOURCES = tests/unit/worker/test_segments.c tests/unit/four_tensors.h \
 	tests/unit/narrow.h $(ranks)
+tests_unit_test_shrink_SOURCES = tests/unit/worker/test_shrink.c tests/unit/four_tensors.h $(ranks)
 tests_unit_test_skip_SOURCES = tests/unit/worker/test_skip.c tests/unit/four_tensors.h $(ranks)
 tests_unit_test_stats_SOURCES = tests/unit/worker/test_stats.c tests/unit/worker/sent.h $(ranks)
 tests_unit_test_streaming_SOURCES = tests/unit/worker/test_streaming.c tests/unit/worker/drifts.h tests/unit/worker/sent.h $(ranks)
