@@ -29,9 +29,19 @@ static size_t sampled_count(uint64_t count)
 	return count < SAMPLE ? (size_t)count : SAMPLE;
 }
 
+/* Returns the bytes of the longest message about n coordinates. Of few coordinates, one with few
+ * bits can be longer than all of them in f32. */
 static size_t message_room(size_t n)
 {
-	return message_bound((uint32_t)n, (uint32_t)n, code_kinds[CODE_F32].values);
+	size_t most = message_bound((uint32_t)n, (uint32_t)n, code_kinds[CODE_F32].values);
+
+	for (int code = 0; code < AUTO_CODES; code++) {
+		const size_t room = message_bound((uint32_t)n, n > 0 ? (uint32_t)n - 1 : 0,
+						  code_kinds[code].values);
+
+		most = room > most ? room : most;
+	}
+	return most;
 }
 
 uint64_t bits_memory(uint64_t count)

@@ -217,7 +217,8 @@ const char *const plan_refusals[TRAITS][PATHS] = {
 			  [PATH_UNEVEN] = when_not_always,
 			  [PATH_RULES] = when_not_always },
 	[TRAIT_PERIOD] = { [PATH_ACCUMULATOR] =
-				   "when=every makes a local step with each gradient" },
+				   "when=every makes a local step with each gradient",
+			   [PATH_PULL_RANGES] = own_model },
 	[TRAIT_OWN_MODEL] = { [PATH_FOLD] = "the gradients of a period are summed apart",
 			      [PATH_DENSE_PUSH] = "the gradients of a period are summed first",
 			      [PATH_PULL_RANGES] = own_model,

@@ -31,7 +31,10 @@ unsigned rulebook_learns(const struct rulebook *rules, uint64_t step, unsigned c
 	 * budget. A job with a given budget continues as if it had not stopped. */
 	const uint64_t t = rules->recipe->budget ? step : step - rules->first_step;
 
-	return !rules->recipe->automatic || t & (t - 1) ? 0 : budget_of(rules, step, chosen);
+	return !rules->recipe->automatic || t & (t - 1) ||
+			       schedule_sends_all(rules->schedule, step) ?
+		       0 :
+		       budget_of(rules, step, chosen);
 }
 
 struct step_rule rulebook_step(const struct rulebook *rules, uint64_t step, unsigned chosen)

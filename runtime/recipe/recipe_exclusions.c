@@ -83,6 +83,7 @@ __extension__ typedef unsigned __int128 fact_set;
 	FACT(DOWN_NARROW, r->down.values.type != VALUE_F32)                                        \
 	FACT(LEVEL, of_up->argument == ARGUMENT_LEVEL || of_down->argument == ARGUMENT_LEVEL)      \
 	FACT(GLOBAL, of_up->global || of_down->global)                                             \
+	FACT(DOWN_GLOBAL, of_down->global)                                                         \
 	FACT(BOTH_ALL, up == SELECT_ALL && down == SELECT_ALL)                                     \
 	FACT(BLOCK_ONE_WAY, (up == SELECT_BLOCK) != (down == SELECT_BLOCK))                        \
 	FACT(OTHER_ALPHA, r->update_average.alpha != r->signal.average.alpha)                      \
@@ -315,6 +316,10 @@ static const struct exclusion exclusions[] = {
 	  "\"{when}\" with global: its thresholds follow from all coordinates of earlier "
 	  "exchanges, but fragments are exchanged at different steps; write topk(DENSITY), or "
 	  "leave fragments out" },
+	{ HAS(LATE), HAS(DOWN_GLOBAL),
+	  "\"{when}\" with down=global: a checkpoint that is made while an exchange is under way "
+	  "lacks the histograms from which the next threshold follows; write down=topk(DENSITY), "
+	  "or leave late out" },
 	{ HAS(LATE) | HAS(MIX), SIGNALS & ~SIGNAL(DRIFT),
 	  "\"{when}\" brings the result of an exchange into the parameters of a program with its "
 	  "own optimizer: write signal=drift, or leave late and mix out" },

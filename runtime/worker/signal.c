@@ -330,6 +330,18 @@ static int judge_drift(struct worker *w, const struct vector *params, uint64_t b
 		       judge(w, params, begin, begin, count);
 }
 
+/* A transform, and a signal of several vectors, can turn an overflow into NaN, which no selector
+ * selects, so the training would stop moving without an error. */
+static int look_for_overflow(struct worker *w, uint64_t begin, uint64_t count)
+{
+	const size_t at = first_nonfinite(worker_residual(w) + begin, count);
+
+	if (at == count)
+		return 0;
+	step_fail(&w->step, w->layout->transform ? COORDINATE_UNKNOWN : begin + at);
+	return nonfinite_sum(w, 0);
+}
+
 int signal_fold(struct worker *w, const struct vector *grad, const struct vector *before,
 		uint64_t begin, uint64_t count, struct signal *out)
 {
@@ -377,14 +389,14 @@ int signal_fold(struct worker *w, const struct vector *grad, const struct vector
 	}
 	if (w->layout->transform) {
 		fold_blocks(w, &in, factor);
-		return 0;
+		return look_for_overflow(w, begin, count);
 	}
 	struct folding of = { .w = w, .in = &in, .factor = factor, .late = late };
 	const unsigned parts = team_split(scratch_team(w->scratch), count, CHUNK, fold_part, &of);
 	for (unsigned i = 0; i < parts; i++)
 		if (of.spoilt[i])
 			return judge(w, grad, 0, begin, count);
-	return 0;
+	return source->computed && !drifts ? look_for_overflow(w, begin, count) : 0;
 }
 
 int signal_spoilt(struct worker *w, const struct vector *grad, const struct vector *before)

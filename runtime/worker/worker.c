@@ -118,6 +118,9 @@ static void find_norm(struct worker *w, const struct pick *all)
 	step_set_norm(&w->step,
 		      all ? pick_norm(all) :
 			    values_norm(worker_residual(w) + fragment.begin, fragment.count));
+	/* A grid over the whole vector has no point for zero, which must stay zero. */
+	if (w->step.norm <= 0)
+		step_set_range(&w->step, 0);
 }
 
 /* Selects from all coordinates of this exchange. */

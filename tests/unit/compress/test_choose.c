@@ -399,3 +399,10 @@ TEST(message__64_of_each_4096_in_twomeans_with_the_small_coding__takes_9_7_bits_
 	free(index);
 	free(out);
 }
+
+TEST(chunk_length__any_density__is_a_length)
+{
+	assert_true(chunk_length(1) == 1 && chunk_length(0.01) == 100);
+	assert_true(chunk_length(0x1p-30) == 1 << 30);
+	assert_true(chunk_length(1e-20) == UINT32_MAX && chunk_length(5e-324) == UINT32_MAX);
+}

@@ -388,3 +388,54 @@ TEST(job__auto_resumed__compares_times_again_with_the_codes_it_had)
 	run_in_job(2, resume_with_times, saved);
 	scratch_remove(saved->dir);
 }
+
+/* ---- models and steps that are special ------------------------------------- */
+
+TEST_IN_JOB(job__auto_with_few_coordinates__trains, 1)
+{
+	for (uint64_t count = 1; count < 10; count++) {
+		float params[10] = { 0 }, grad[10];
+		sluice_model *model = OPEN(job, params, .count = count, .lr = 0.1f,
+					   .recipe = "auto(0.01)");
+
+		for (uint64_t step = 1; step <= 9; step++) {
+			for (uint64_t i = 0; i < count; i++)
+				grad[i] = noise(3, 0, step, i);
+			CHECK_OK(sluice_push(model, grad));
+			CHECK_OK(sluice_pull(model, params));
+		}
+		sluice_model_close(&model);
+	}
+}
+
+/* A step that sends the whole residual measures no codes, whether or not it takes the path of a
+ * dense push. */
+TEST_IN_JOB(job__auto_with_reset__measuring_changes_nothing, 1)
+{
+	enum { N = 3000 };
+	static float params[N], grad[N];
+
+	for (int reset = 1; reset <= 4; reset++) {
+		uint64_t digest[2];
+
+		for (int measures = 0; measures < 2; measures++) {
+			char recipe[64];
+
+			snprintf(recipe, sizeof recipe, "auto(0.1) reset=%d", reset);
+			memset(params, 0, sizeof params);
+			sluice_model *model = OPEN(job, params, .count = N, .lr = 0.1f,
+						   .recipe = recipe);
+
+			CHECK_OK(sluice_set(model, SLUICE_MEASURE, (float)measures));
+			for (uint64_t step = 1; step <= 12; step++) {
+				for (uint64_t i = 0; i < N; i++)
+					grad[i] = powf(noise(3, 0, step, i), 3);
+				CHECK_OK(sluice_push(model, grad));
+				CHECK_OK(sluice_pull(model, params));
+			}
+			sluice_model_close(&model);
+			digest[measures] = sluice_digest(params, sizeof params);
+		}
+		CHECK(digest[0] == digest[1]);
+	}
+}

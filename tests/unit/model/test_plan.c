@@ -277,7 +277,8 @@ static int may_pull_by_shard(const struct asked *a)
 {
 	const struct recipe *r = &a->recipe;
 
-	return a->schedule.n_phases == 2 && r->when != WHEN_ASYNC && !own_model(r);
+	return a->schedule.n_phases == 2 && r->when != WHEN_ASYNC && !own_model(r) &&
+	       r->every.period <= 1;
 }
 
 static int may_change_in_place(const struct asked *a)

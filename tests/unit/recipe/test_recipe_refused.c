@@ -513,6 +513,9 @@ TEST(recipe_parse__fragments_that_do_not_fit__are_refused)
 	expect_refused("up=topk(0.1) when=every(30),fragments(3)",
 		       "\"when=every(30),fragments(3)\" exchanges a part|write signal=drift");
 	expect_refused("up=global(0.1) signal=drift when=every(4),fragments(2)", "with global");
+	expect_refused("down=global(0.1) signal=drift when=every(4),late(1)",
+		       "\"when=every(4),late(1)\" with down=global|leave late out");
+	parsed("up=global(0.1) signal=drift when=every(4),late(1)");
 	expect_refused("up=topk(0.1) signal=drift when=every(4),fragments(2) guard=raise",
 		       "guard=raise with fragments|guard=warn");
 	expect_refused("signal=drift when=every(30),late(30)",

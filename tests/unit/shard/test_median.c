@@ -71,6 +71,19 @@ TEST_IN_JOB(reduce_senders__one_worker_sends_a_coordinate__it_moves_by_the_whole
 	sluice_model_close(&model);
 }
 
+/* The grid follows from the whole vector. A worker whose random coordinates are all zero sends
+ * zeros, and its norm is 0. */
+TEST_IN_JOB(clip_median__grid_and_only_zeros_drawn__trains, 2)
+{
+	float params[N] = { 0 }, grad[N] = { 1, 1, 1 };
+	sluice_model *model = OPEN(job, params, .count = N, .lr = 0.1f,
+				   .recipe = "up=randk(0.1),grid(4) down=all clip=median");
+
+	for (int step = 0; step < 8; step++)
+		CHECK_STEP(model, grad, params);
+	sluice_model_close(&model);
+}
+
 TEST_IN_JOB(clip_median__a_single_worker__is_refused, 1)
 {
 	float params[N] = { 0 };

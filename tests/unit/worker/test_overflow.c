@@ -194,3 +194,39 @@ TEST(pull__own_step_that_makes_a_parameter_infinite__ends_the_job_by_name)
 	static struct trial trial = { "up=all down=all when=every(3)", 0 };
 	run_in_job(RANKS, overflow_of_a_local_step, &trial);
 }
+
+/* What a transform adds up can overflow to NaN, which no selector selects. A coordinate of the
+ * gradient cannot be named. */
+static void overflow_in_a_transform(sluice_job *job, int rank, void *argument)
+{
+	static const sluice_tensor matrix = { "matrix", 64 };
+	static const uint64_t columns = 8;
+	float params[64] = { 0 }, grad[64];
+	int rc = 0;
+
+	log_capture();
+	sluice_model *model = OPEN(job, params, .count = 64, .recipe = argument, .lr = 1,
+				   .tensors = &matrix, .n_tensors = 1, .columns = &columns);
+	for (int i = 0; i < 64; i++)
+		grad[i] = rank != CULPRIT ? 0 : i % 3 ? 3e38f : -3e38f;
+	for (int step = 0; step < 2 && !rc; step++) {
+		rc = sluice_push(model, grad);
+		if (!rc)
+			rc = sluice_pull(model, params);
+	}
+	CHECK(rc == (rank == CULPRIT ? SLUICE_ENUMERIC : SLUICE_EPEER));
+	CHECK(error_says("the gradient of rank 1 (node n1) at step 1", "it overflowed"));
+	sluice_model_close(&model);
+}
+
+TEST(push__transform_that_overflowed__ends_the_job_by_name)
+{
+	static const char *const recipes[] = {
+		"up=topk(0.1) down=all transform=dct(8)",
+		"up=tensor-topk(0.1) down=all transform=dct(8)",
+		"up=topk(0.1) down=all transform=dct(8) nonfinite=skip",
+		"up=topk(0.1),twomeans down=all transform=dct(8) clip=1",
+	};
+	for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++)
+		run_in_job(2, overflow_in_a_transform, (void *)recipes[i]);
+}

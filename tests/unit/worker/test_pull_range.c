@@ -23,6 +23,7 @@ static const char *const recipes[] = {
 	"up=cyclic(0.1) down=all",
 	"up=sketch(0.05,5,1.6,4) down=all",
 	"up=topk(0.1) down=all when=every(2)",
+	"up=all down=all update=average when=every(3)",
 	"up=all down=all signal=innovation when=lazy(10,0.1)",
 };
 enum { RECIPES = sizeof recipes / sizeof *recipes, STEPS = 4 };
