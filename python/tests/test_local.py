@@ -432,6 +432,27 @@ def transposed(job):
     assert torch.allclose(digests[0], digests[1], atol=1e-6)
 
 
+def other_memory_format(job):
+    """Memory in another order is refused after the exchanged vector was made, except if no element has another place."""
+    model = nn.Sequential(nn.Conv2d(8, 4, 1), nn.Conv2d(4, 4, 2), nn.Flatten(), nn.Linear(4, 4))
+    local = LocalSteps(model, sgd(model), "diloco when=every(2)", job=job)
+    before = own_bytes(model)
+    model[0].to(memory_format=torch.channels_last)
+    with local.common():
+        pass
+    model(torch.ones(3, 8, 2, 2)).sum().backward()
+    local.step()
+    local.step()
+    local.verify()
+    assert own_bytes(model) != before
+    model.to(memory_format=torch.channels_last)
+    refused(local.advance, "the elements of parameter 1.weight are now in another order in memory")
+    refused(local.common().__enter__, "call model.to(memory_format=) before LocalSteps is made")
+    model.to(memory_format=torch.contiguous_format)
+    local.step()
+    local.close()
+
+
 def nan_and_skip(job):
     model, local, _ = train(job, adamw, "diloco when=every(4) nonfinite=skip", 8)
     with warnings.catch_warnings(record=True) as caught:
@@ -472,7 +493,7 @@ def rank_nan(job, _):
 
 def rank_all(job, folder):
     for check in (any_optimizer, step_of_the_script, common_point, fragments, late, no_second_copy, moved, frozen_and_buffers, transposed,
-                  nan_and_skip, refusals):
+                  other_memory_format, nan_and_skip, refusals):
         print(check.__name__, flush=True)
         check(job)
     resumed(job, folder)

@@ -162,11 +162,18 @@ def adapts_sgd(job):
     digest, signal, momentum, heard = run(None, 0.8, True, nesterov=True)
     assert (signal, momentum) == ("momentum(0.8),mask", 0) and not heard.warned("momentum")
     assert heard.lines.count("sluice.torch.compress: adapt=True changed the momentum of SGD from 0.8 to 0, because the "
-                             "recipe has signal=momentum(0.8),mask") == first, heard.lines
+                             "recipe has signal=momentum(0.8),mask, and nesterov to False, because the momentum of a recipe "
+                             "is a plain one") == first, heard.lines
     by_hand, signal, _, heard = run("sgdm signal=momentum(0.8)", 0, False)
     assert by_hand == digest and not heard.lines and not heard.warned("momentum")
     heard = run(None, 0.9, True, weight_decay=1e-4)[3]
     assert sum("multiply weight_decay by 10 to keep its effect" in line for line in heard.lines) == first, heard.lines
+    assert not any("nesterov" in line for line in heard.lines), heard.lines
+    for recipe, dampening, why in ((None, 0.75, "dampening=0.75, so steps would be 4 times as long: leave dampening out and "
+                                    "multiply lr by 0.25"), ("sgdm", 1, "of another length: leave dampening out")):
+        refused(lambda: run(recipe, 0.9, True, dampening=dampening), why)
+    run(None, 0, True, dampening=0.5)
+    run(None, 0.9, False, dampening=0.5)
     _, _, momentum, heard = run("sgdm", 0.9, True)
     assert momentum == 0 and not heard.warned("momentum")
 

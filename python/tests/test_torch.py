@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Tests sluice.torch on the CPU, in jobs of two ranks. torch.sh runs it."""
+import contextlib
 import copy
+import functools
 import gc
 import io
 import itertools
@@ -441,6 +443,26 @@ def ddp_overflow_unused(job):
         state.close()
 
 
+def ddp_scaler_disabled(job):
+    """A disabled GradScaler skips no step, so compress() does as without one."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch.cuda.amp is deprecated
+        scaler = torch.cuda.amp.GradScaler(enabled=False)
+    ddp, state = wrapped(job, network(), DENSE + " nonfinite=skip-all", scaler=scaler)
+    optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)
+    for step in range(3):
+        optimizer.zero_grad()
+        loss = cross_entropy(ddp(rows(step, job.rank)[0]), rows(step, job.rank)[1])
+        scaler.scale(loss * float("nan") if job.rank and step == 1 else loss).backward()
+        assert state.skipped == (step == 1)
+        scaler.step(optimizer)
+        scaler.update()
+    assert all(bool(p.isfinite().all()) for p in ddp.parameters()), "the disabled scaler made a step with infinite gradients"
+    state.verify()
+    state.close()
+    wrapped(job, network(), DENSE, scaler=scaler, uneven=True)[1].close()
+
+
 def skip_all(job):
     """If a gradient of rank 1 has NaN, no optimizer makes the step, as if its rows did not exist."""
     recipe, digests = DENSE + " nonfinite=skip-all", []
@@ -640,6 +662,91 @@ def uneven(job):
         raise AssertionError("find_unused_parameters was not refused")
 
 
+def uneven_clipped(job):
+    """A rank without batches clips the mean as the others do. The clipping is that of all means, which changes the result."""
+    digests = []
+    for limit in (0.05, 1e6):
+        for inner in (False, True):
+            model = network()
+            if inner:
+                ddp, optimizer = model, sluice.torch.Optimizer(model, DENSE, inner=sgd(model), job=job, uneven=True)
+                clipped = ((lambda: optimizer.clip_grad_norm_(limit)),
+                           (lambda: nn.utils.clip_grad_norm_(model.parameters(), limit)))
+                state, join_others = optimizer, optimizer.join
+            else:
+                ddp, state = wrapped(job, model, DENSE, uneven=True)
+                optimizer = sgd(ddp)
+                clipped = 2 * ((lambda: nn.utils.clip_grad_norm_(ddp.parameters(), limit)),)
+                join_others = functools.partial(state.join, optimizer)
+            for step in range(6 - 3 * job.rank):
+                optimizer.zero_grad()
+                cross_entropy(ddp(rows(step, job.rank)[0]), rows(step, job.rank)[1]).backward()
+                clipped[0]()
+                optimizer.step()
+            counted = []
+            join_others(before_step=lambda: counted.append(clipped[len(counted) % 2]()))
+            assert len(counted) == 3 * job.rank
+            digests.append(state.verify())
+            state.close()
+    assert digests[0] == digests[1] != digests[2] == digests[3], digests
+    shards = sluice.torch.Optimizer(network(), DENSE, lr=0.1, job=job, uneven=True)
+    refused(lambda: shards.join(before_step=list), "the shards make the step, so no rank has the mean")
+    shards.close()
+
+
+def uneven_from_the_start(job):
+    """A rank that has no batch, or one, takes part when DDP orders its buckets again."""
+    for idle, few in ((1, 0), (1, 1), (0, 1), (1, 2)):
+        for options in ({}, {"bucket_cap_mb": 0.0005}):
+            ddp, state = wrapped(job, network(), DENSE, uneven=True, **options)
+            optimizer = sgd(ddp)
+            steps = few if job.rank == idle else 4
+            for step in range(steps):
+                step_of(ddp, optimizer, rows(step, job.rank))
+            assert state.join(optimizer) == 4 - steps
+            step_of(ddp, optimizer, rows(9, job.rank))
+            state.verify()
+            state.close()
+    refused(lambda: wrapped(job, network(), DENSE, uneven=True, static_graph=True), "static_graph=True lets the ranks agree")
+
+
+def ddp_without_steps(job):
+    """A loop like that of a GAN: the discriminator has two backwards per step, and one through it trains the generator."""
+    def train(recipe, way, **options):
+        ddp, state = wrapped(job, network(), recipe, **options)
+        optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            for step in range(5):
+                optimizer.zero_grad()
+                x, y = rows(step, job.rank)
+                for _ in range(way in ("two", "no_sync")):
+                    with ddp.no_sync() if way == "no_sync" else contextlib.nullcontext():
+                        cross_entropy(ddp(x), y).backward()
+                cross_entropy(ddp(x), y).backward()
+                torch.optim.SGD([nn.Parameter(torch.ones(3))], lr=0.1).step()
+                if way == "class":
+                    with torch.no_grad():
+                        [p.sub_(0.1 * p.grad) for p in ddp.parameters()]
+                elif not state.skipped:
+                    optimizer.step()
+                if way == "through":
+                    with_gradient = x.clone().requires_grad_(True)
+                    cross_entropy(ddp(with_gradient), y).backward()
+                if way == "skip" and step == 2:
+                    (cross_entropy(ddp(x), y) * float("nan" if job.rank else "1")).backward()
+                    assert state.skipped
+        state.verify()
+        state.close()
+        return sum("two backwards have exchanged gradients without a step" in str(w.message) for w in caught)
+
+    expected = int(torch_version >= [2, 0] and job.rank == 0)
+    for recipe, warned in ((DENSE, 0), (SPARSE, expected), (DENSE + " signal=momentum(0.9)", expected)):
+        for way in ("once", "two", "through", "no_sync", "class"):
+            assert train(recipe, way) == (warned if way in ("two", "through") else 0), (recipe, way)
+    assert train(SPARSE + " nonfinite=skip-all", "skip") == 0
+
+
 def ddp_two_momenta(job):
     model = network()
     with warnings.catch_warnings(record=True) as caught:
@@ -812,9 +919,10 @@ def rank_ddp(job, folder):
     for check in (ddp_dense, ddp_sparse, ddp_accumulates, ddp_unused, ddp_unused_strided, ddp_tasks,
                   ddp_unused_and_watched, ddp_frozen,
                   ddp_other_order, ddp_range_by_range, ddp_whole_vector, ddp_bfloat16, ddp_mixed_types,
-                  ddp_overflow, ddp_overflow_unused, skip_all, ddp_two_models, ddp_workers_of_a_loader,
-                  ddp_buffers, ddp_refused, ddp_two_momenta, recipe_of_environment, uneven, ddp_clip,
-                  ddp_clipped_mean, ddp_twice, ddp_sparse_and_empty):
+                  ddp_overflow, ddp_overflow_unused, ddp_scaler_disabled, skip_all, ddp_two_models,
+                  ddp_workers_of_a_loader, ddp_buffers, ddp_refused, ddp_two_momenta,
+                  recipe_of_environment, uneven, uneven_clipped, uneven_from_the_start,
+                  ddp_without_steps, ddp_clip, ddp_clipped_mean, ddp_twice, ddp_sparse_and_empty):
         print(check.__name__, flush=True)
         check(job)
     ddp_resumed(job, folder)
@@ -1438,6 +1546,44 @@ def rank_fsdp_deep(job, folder):
     torch.distributed.destroy_process_group()
 
 
+def rank_fsdp_branches(job, folder):
+    """Two heads of one length are used in turn, and head 1 with a loss of 0. In one piece it gets the residual of head 0."""
+    from torch.distributed.fsdp import fully_shard
+
+    mesh = fsdp_mesh(job, folder)["shard"]
+
+    class Headed(nn.Sequential):
+        def forward(self, x, which):
+            return sum(self[1 + i](torch.relu(self[0](x))) for i in which)
+
+    def moved(recipe, way, both=False):
+        torch.manual_seed(3)
+        heads = [nn.Linear(16, 4), nn.Linear(16, 4)]
+        model = Headed(nn.Linear(12, 16), *heads, nn.Linear(3, 3).requires_grad_(False))
+        for part in {"each": heads, "list": [heads], "none": []}[way] + [model]:
+            fully_shard(part, mesh=mesh)
+        state = sluice.torch.replicate(model, mesh, recipe, job=job)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        before = heads[1].weight.full_tensor().detach().clone()
+        for step in range(8):
+            optimizer.zero_grad()
+            x, y = rows(step, job.rank)
+            (cross_entropy(model(x, (0, 1) if both else (step % 2,)), y) * (1 - step % 2)).backward()
+            optimizer.step()
+        state.verify()
+        state.close()
+        return not torch.equal(heads[1].weight.full_tensor(), before)
+
+    sparse = "up=topk(0.1) down=topk(0.1)"
+    for recipe, way in ((DENSE, "none"), (DENSE, "each"), (sparse, "each"), (DENSE + " signal=momentum(0.9)", "each")):
+        assert not moved(recipe, way), (recipe, way)
+    for way in ("none", "each", "list"):
+        assert moved(sparse, way, both=True), way
+    refused(lambda: moved(sparse, "none"), "the model has 172 gradients on this rank, but only 138 in this backward")
+    job.close()
+    torch.distributed.destroy_process_group()
+
+
 def rank_fsdp_unopened(job, folder):
     """A module that had no gradient when the state was saved: it is frozen, or used later."""
     mesh, saved = fsdp_mesh(job, folder), os.path.join(folder, "unopened")
@@ -1613,6 +1759,10 @@ class Torch(unittest.TestCase):
     @needs_torch_2_6
     def test_fsdp_unopened(self):
         ranks.run(FSDP_RANKS, "rank_fsdp_unopened").all_well()
+
+    @needs_torch_2_6
+    def test_fsdp_branches(self):
+        ranks.run(FSDP_RANKS, "rank_fsdp_branches").all_well()
 
     def test_exception_in_a_backward(self):
         (status, said), (status_1, said_1) = ranks.run(RANKS, "rank_stumbles", fresh=True)

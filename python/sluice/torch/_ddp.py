@@ -19,7 +19,7 @@ from ..recipe import Recipe
 from ._change import Counters, succeed, wanted_recipe
 from ._flat import TYPES, Layout, NotPickled, load_state, saved_state, verify, with_update_none
 from ._group import default_job
-from ._named import Momenta, chosen, optimizers_of
+from ._named import Momenta, chosen, keeps, optimizers_of
 from ._watch import Used, Watch, after_backward, before_steps
 
 _Segments = List[Tuple[int, int, int]]  # of a bucket: offset in it, begin in the flat vector, count
@@ -37,6 +37,35 @@ def warn_of_clipped_mean(recipe: Recipe, where: str) -> None:
         "holds for gradients with momentum, and what it cuts off is lost, which costs accuracy. Leave clip_grad_norm_() "
         "out and give clip=1.0 (or another limit) to sluice.torch, which clips each rank's gradient before momentum and "
         "compression", stacklevel=3)
+
+
+class _Steps:
+    """Notes whether an optimizer of these parameters has made a step since the last exchange (torch 2.0 or later)."""
+
+    def __init__(self, parameters: List[torch.nn.Parameter]) -> None:
+        self._ids = {id(p) for p in parameters}
+        self.made = True
+        self._seen = False  # an optimizer that is not derived from torch's is never seen
+        me = weakref.ref(self)
+        self._hook = before_steps(lambda stepping, *_: _note_step(me(), stepping))
+
+    def note(self, optimizer: torch.optim.Optimizer) -> None:
+        if not self.made and any(id(p) in self._ids for group in optimizer.param_groups for p in group["params"]):
+            self.made = self._seen = True
+
+    def missing(self) -> bool:
+        """Before an exchange. Returns whether the last one had no step."""
+        found = self._seen and not self.made
+        self.made = False
+        return found
+
+    def close(self) -> None:
+        self._hook.remove()
+
+
+def _note_step(steps: Optional[_Steps], optimizer: torch.optim.Optimizer) -> None:
+    if steps is not None:
+        steps.note(optimizer)
 
 
 def _no_reducer() -> None:
@@ -71,6 +100,8 @@ class Compression(NotPickled):
             raise InvalidError(f"sluice.torch.compress: the process group of the model has {group.size()} ranks and the job "
                                f"{self.job.workers} workers, so it would also exchange with ranks outside of that group: give "
                                "job=sluice.torch.default_job().split(COLOR, KEY), with an equal COLOR on the ranks of the group")
+        if scaler is not None and not getattr(scaler, "is_enabled", lambda: True)():
+            scaler = None  # its step() skips nothing, so NaN would reach the parameters
         if options["uneven"]:
             self._check_uneven(ddp, scaler)
         ignored = getattr(ddp, "parameters_to_ignore", ())
@@ -79,6 +110,7 @@ class Compression(NotPickled):
         self.layout = Layout((n, p) for n, p in reversed(self._named) if p.requires_grad)
         self._check_dense(ddp)
         self._scaler = scaler
+        self._ddp = weakref.ref(ddp)
         optimizers = optimizers_of(optimizer, adapt, "sluice.torch.compress")
         recipe = chosen(recipe, optimizers, adapt, self.job, "sluice.torch.compress")
         wanted = with_update_none(recipe, "sluice.torch.compress", clip)
@@ -102,6 +134,8 @@ class Compression(NotPickled):
         self.skipped = False  # see compress()
         self.skipped_steps = 0
         self._watch: Optional[Watch] = None
+        self._watching: Any = None
+        self._steps: Optional[_Steps] = None
         self._begin_watching()
         self._used: Optional[Used] = Used(self.layout.parameters) if getattr(ddp, "find_unused_parameters", False) else None
 
@@ -163,6 +197,27 @@ class Compression(NotPickled):
             self._watch = Watch(self.layout.parameters)
             me = weakref.ref(self)
             self._watching = before_steps(lambda stepping, *_: _before_step(me(), stepping))
+        self._stop_steps()
+        if before_steps is not None and self.job.rank == 0 and keeps(self.model.recipe):
+            self._steps = _Steps(self.layout.parameters)
+
+    def _stop_steps(self) -> None:
+        if self._steps is not None:
+            self._steps.close()
+            self._steps = None
+
+    def _check_steps(self) -> None:
+        """Before an exchange of a backward. DDP's join() calls the hook without one."""
+        if self._steps is None or not _in_backward() or not self._steps.missing():
+            return
+        self._stop_steps()
+        recipe = self.model.recipe
+        warnings.warn(
+            "two backwards have exchanged gradients without a step of the optimizer between them, and the recipe has "
+            f"memory={recipe.get('memory')} and signal={recipe.get('signal')}: each exchange adds its gradients to the "
+            "residual or momentum, from which later steps use them even if zero_grad() drops the mean. Do forward and backward within "
+            "no_sync() of the DistributedDataParallel model in all backwards of a step but the last one, and in those that "
+            "only pass through this model to train another one", stacklevel=5)
 
     def _check_dense(self, ddp: Any) -> None:
         trained = {id(p): name for name, p in self._named if p.requires_grad}
@@ -179,15 +234,16 @@ class Compression(NotPickled):
         if self._watch is None or self.model.closed or not self._watch.steps(optimizer):
             return
         if self._watch.smaller():
-            self._stop_watching()
+            self._watch = None  # torch goes through its hooks, so none may be removed here
             warn_of_clipped_mean(self.model.recipe, "between backward() and the step")
         else:
             self._watch.forget()  # the optimizer itself may write to gradients
 
     def _stop_watching(self) -> None:
-        if self._watch is not None:
-            self._watch = None
+        self._watch = None
+        if self._watching is not None:
             self._watching.remove()
+            self._watching = None
 
     def _vector(self) -> torch.Tensor:
         return torch.empty(self.layout.count, dtype=torch.float32, device=self._device)
@@ -200,6 +256,8 @@ class Compression(NotPickled):
             why = "scaler= lets the ranks agree in each step"
         elif getattr(ddp, "find_unused_parameters", False):
             why = "find_unused_parameters=True lets the ranks agree in each step"
+        elif getattr(ddp, "static_graph", False):
+            why = "static_graph=True lets the ranks agree in the first step"
         elif getattr(ddp, "broadcast_buffers", False) and any(True for _ in ddp.module.buffers()):
             why = "broadcast_buffers=True sends buffers in each step"
         if why:
@@ -262,6 +320,7 @@ class Compression(NotPickled):
         self._call_after_backward()
         if self._scaler is not None and not self._unscaled(waiting):
             return
+        self._check_steps()
         if self._mean is not None:
             self._finish_on_device(waiting, self._mean)
             return
@@ -304,6 +363,8 @@ class Compression(NotPickled):
     def _note_skipped(self) -> None:
         self.skipped = self.model.skipped
         self.skipped_steps += self.skipped
+        if self.skipped and self._steps is not None:
+            self._steps.made = True  # the script leaves it out
 
     def _scaled(self, buffer: torch.Tensor) -> torch.Tensor:
         return buffer if self._scaler is None else buffer.mul_(self._scaler.get_scale())
@@ -325,18 +386,33 @@ class Compression(NotPickled):
                 self._push(buffer, segments)
         return True
 
-    def join(self, optimizer: Any, after_step: Optional[Callable[[], Any]] = None) -> int:
+    def _idle_step(self, whole: torch.Tensor) -> bool:
+        """Makes the exchanges of a step that another rank makes: DDP's, which orders the buckets again in the forward
+        after the first backward, and that of the model. Returns False if no rank makes a step."""
+        ddp = self._ddp() if self._options["uneven"] else None
+        if ddp is None:
+            return self.model.idle_step(whole)
+        ddp.reducer._rebuild_buckets()
+        more = self.model.idle_step(whole)
+        if more:
+            ddp.reducer._push_all_rebuilt_params()  # as the first backward does
+        return more
+
+    def join(self, optimizer: Any, after_step: Optional[Callable[[], Any]] = None,
+             before_step: Optional[Callable[[], Any]] = None) -> int:
         """Makes the steps that other ranks still have rows for, with their gradients and optimizer.
 
         Each rank calls it when it has no rows left, and all return together, with equal parameters.
         after_step: called after each of these steps, also one that is skipped, for what the training loop
         does there on all ranks alike: ``after_step=scheduler.step`` where the rate changes in each step.
+        before_step: called before the optimizer makes such a step, when each ``p.grad`` is the mean, for what the
+        training loop does there on all ranks alike, such as clip_grad_norm_().
         Returns the number of steps. Needs uneven=True.
         """
         steps, whole = 0, self._vector()
         if self._watch is not None:
             self._watch.forget()
-        while self.model.idle_step(whole):
+        while self._idle_step(whole):
             self._note_skipped()
             if not self.skipped:
                 with torch.no_grad():
@@ -346,6 +422,8 @@ class Compression(NotPickled):
                             p.grad = mean.to(p.dtype, copy=True)
                         else:
                             p.grad.copy_(mean)
+                if before_step is not None:
+                    before_step()
                 optimizer.step()
             steps += 1
             if after_step is not None:
@@ -404,6 +482,7 @@ class Compression(NotPickled):
         compress() may then be called again, with another recipe.
         """
         self._stop_watching()
+        self._stop_steps()
         if self._used is not None:
             self._used.close()
         self.model.close()
@@ -414,6 +493,10 @@ class Compression(NotPickled):
     def __exit__(self, kind: Any, *_: Any) -> None:
         if kind is None:
             self.close()
+
+
+def _in_backward() -> bool:
+    return getattr(torch._C, "_current_graph_task_id", int)() != -1  # torch 2.0 has no such function
 
 
 def _before_step(compression: Optional[Compression], optimizer: torch.optim.Optimizer) -> None:
@@ -461,7 +544,8 @@ def compress(ddp: Any, recipe: Union[str, Recipe, None] = None, *, job: Optional
         update=none is added, because the optimizer is torch's.
     job: None takes sluice.torch.default_job().
     scaler: the GradScaler of mixed precision. Gradients are pushed without its scale, and if those of
-        a rank are not finite, the step is skipped on all ranks before anything is pushed.
+        a rank are not finite, the step is skipped on all ranks before anything is pushed. One that was made with
+        enabled=False counts as None.
     optimizer: the optimizer of the model, or a list of several. Without a recipe, its class selects adamw, sgd or muon
         of sluice_recipe(7). There is one warning, on rank 0, if recipe and optimizer both have momentum, or if the
         momentum or the betas of the optimizer do not suit the recipe.

@@ -6,6 +6,7 @@ all-reduce hook is then called with this rank's piece. The ranks that hold the s
 hook of each module pushes and pulls in a model of that group. The first hook opens the models of all modules, for
 pieces of the length that the parameters promise.
 """
+import functools
 import os
 import shutil
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple, Union
@@ -20,7 +21,7 @@ from ..recipe import Recipe
 from ._change import Counters, succeed_all, wanted_recipe
 from ._flat import NotPickled, TYPES, bytes_of, verify, with_update_none
 from ._group import broadcast, default_job
-from ._named import Momenta, chosen, optimizers_of
+from ._named import Momenta, chosen, keeps, optimizers_of
 
 
 _UNOPENED = "no-gradient-yet"
@@ -45,6 +46,16 @@ def _expected_count(module: torch.nn.Module, ranks: int) -> int:
     return count
 
 
+def _promised_count(module: torch.nn.Module) -> Optional[int]:
+    """The same number as FSDP has it now, which also knows lists of modules, ignored_params and tensor parallelism, or None
+    if this version of torch does not tell it."""
+    group = getattr(module._get_fsdp_state(), "_fsdp_param_group", None)
+    trained = [one for one in getattr(group, "fsdp_params", ()) if one.sharded_param.requires_grad]
+    if not all(hasattr(one, "padded_sharded_param_size") for one in trained):
+        return None
+    return sum(one.padded_sharded_param_size.numel() for one in trained) or None
+
+
 def _root_of(mesh: Any) -> Any:
     if hasattr(mesh, "_get_root_mesh"):
         return mesh._get_root_mesh()
@@ -55,8 +66,9 @@ def _root_of(mesh: Any) -> Any:
 class _Piece:
     """The hook of one module: its piece of the gradient, in a model of the group."""
 
-    def __init__(self, owner: "Replication", name: str, index: int, expected: int) -> None:
-        self._owner, self._name, self._index = owner, name, index
+    def __init__(self, owner: "Replication", name: str, index: int, expected: int,
+                 promised: Callable[[], Optional[int]]) -> None:
+        self._owner, self._name, self._index, self._promised = owner, name, index, promised
         self._mean: Optional[torch.Tensor] = None
         self._short = False
         self._opened: Optional[Model] = None
@@ -129,6 +141,7 @@ class _Piece:
         if piece.dtype not in TYPES:
             raise InvalidError(f"the gradients of {self._name or 'the model'} are of {piece.dtype}: Sluice "
                                "takes float32, float16 and bfloat16")
+        self._check_whole(piece)
         self._owner.open_all(piece)
         like, count = self._like
         if self._opened is not None and (count != piece.numel() or like.dtype != piece.dtype or like.device != piece.device):
@@ -136,6 +149,16 @@ class _Piece:
         if self._opened is None:
             self._opened = self._owner.group.open(**self.request(piece, piece.numel()))
         return self._opened
+
+    def _check_whole(self, piece: torch.Tensor) -> None:
+        """FSDP leaves out parameters that a backward has not used, and does not say which ones."""
+        promised = self._promised() if self._owner.keeps else None
+        if promised not in (None, piece.numel()):
+            raise InvalidError(f"sluice.torch.replicate: {self._name or 'the model'} has {promised} gradients on this rank, but "
+                               f"only {piece.numel()} in this backward, which has not used all of its parameters. When others "
+                               "are used, these would get the residual or momentum of the wrong parameters. Call fully_shard() "
+                               "for each branch of the forward too, and freeze parameters that are never used with "
+                               "requires_grad_(False) before replicate()")
 
     def forget(self) -> None:
         """Closes the model if it was opened with the others and no gradient has come yet."""
@@ -217,6 +240,7 @@ class Replication(NotPickled):
         # The first backward opens the models. A wrong word is refused and momenta are changed before that.
         complete = self.recipe.complete(sum(tensor.numel() for _, tensor in self._locals()),
                                         job.workers // mesh.size(), steps_per_epoch=options["steps_per_epoch"])
+        self.keeps = keeps(complete)
         self.color = mesh.get_local_rank()
         group = job.split(self.color, job.rank)
         assert group is not None
@@ -226,7 +250,7 @@ class Replication(NotPickled):
         self._pieces: List[_Piece] = []
         self._open_next = True  # the next piece opens all models
         for index, (name, part) in enumerate(modules):
-            piece = _Piece(self, name, index, _expected_count(part, mesh.size()))
+            piece = _Piece(self, name, index, _expected_count(part, mesh.size()), functools.partial(_promised_count, part))
             self._pieces.append(piece)
             part.set_all_reduce_hook(piece)
         self._stepping: Optional[_Piece] = None  # the piece that is the first one in each step
@@ -263,8 +287,9 @@ class Replication(NotPickled):
         for piece in self._pieces:
             if piece.model is None:
                 piece.forget()
-        self._momenta.change(self.recipe.complete(count, self.group.workers,
-                                                  steps_per_epoch=self.options["steps_per_epoch"]))
+        complete = self.recipe.complete(count, self.group.workers, steps_per_epoch=self.options["steps_per_epoch"])
+        self.keeps = keeps(complete)
+        self._momenta.change(complete)
 
     def before(self, piece: _Piece) -> None:
         """Called before a piece is pushed."""

@@ -41,6 +41,11 @@ def _run(p: torch.Tensor) -> torch.Tensor:
     return p.view(-1) if p.is_contiguous() else p.as_strided((p.numel(),), (1,))
 
 
+def _order(p: torch.Tensor) -> Tuple[int, ...]:
+    """The order in memory of the elements of a parameter: its strides, without those that are never used."""
+    return tuple(stride for stride, size in zip(p.stride(), p.shape) if size > 1)
+
+
 class LocalSteps(NotPickled):
     """Trains with local steps: each rank uses its own optimizer, and the ranks exchange their drifts now and then.
 
@@ -99,7 +104,7 @@ class LocalSteps(NotPickled):
                                    shards=shards, steps_per_epoch=steps_per_epoch, memory_bytes=memory_bytes,
                                    stream=stream)
         self._pieces = self.model._pieces
-        self._addresses = self._where()
+        self._addresses, self._orders = self._where(), [_order(p) for p in parameters]
         words = dict(re.findall(r"(every|fragments|late)\((\d+)", whole.get("when") or ""))
         self.distance = int(words.get("every", 1)) // int(words.get("fragments", 1))  # of two exchanges, in steps
         self.late = int(words.get("late", 0))  # steps from the push of an exchange to the pull that applies it
@@ -171,11 +176,19 @@ class LocalSteps(NotPickled):
     def _where(self) -> List[int]:
         return [p.data_ptr() for p in self.layout.parameters]
 
+    def _check_orders(self) -> None:
+        """After some parameter got other memory. The library has vectors of its own in the order of the first memory."""
+        for name, p, order in zip(self.layout.names, self.layout.parameters, self._orders):
+            if _order(p) != order:
+                raise InvalidError(f"{_NAME}: the elements of parameter {name} are now in another order in memory, so each would "
+                                   "be exchanged as another one: call model.to(memory_format=) before LocalSteps is made")
+
     def _settle(self) -> None:
         """Before the library uses the parameters: some optimizers and .to() give a parameter other memory."""
         addresses = self._where()
         if addresses != self._addresses:
             self._checked_layout()
+            self._check_orders()
             self._pieces = Pieces([_run(p) for p in self.layout.parameters if p.numel()], "params", self.layout.count,
                                   writable=True)
             self._addresses = addresses
@@ -259,6 +272,8 @@ class LocalSteps(NotPickled):
         if self._inside:
             yield
             return
+        if self._where() != self._addresses:
+            self._check_orders()
         other = torch.empty(self.layout.count, dtype=torch.float32, device="cpu")
         self.model.point(other, other)
         self._swap(other)

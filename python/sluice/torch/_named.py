@@ -32,6 +32,14 @@ def optimizers_of(optimizer: Any, adapt: bool, what: str) -> List[Any]:
         if adapt and _method_of(one) is None:
             raise InvalidError(f"{what}: adapt=True changes the momentum of SGD and the betas of Adam and AdamW, and "
                                f"{type(one).__name__} is none of these: leave it out")
+        if adapt and _method_of(one) == "sgd":
+            for group in one.param_groups:
+                if group.get("dampening") and (group.get("momentum") or group.get(_MOVED)):
+                    d = float(group["dampening"])
+                    raise InvalidError(f"{what}: adapt=True moves the momentum of {type(one).__name__} to the recipe, which has "
+                                       f"no dampening, but a group has dampening={d:g}, so steps would be "
+                                       + (f"{1 / (1 - d):g} times as long: leave dampening out and multiply lr by {1 - d:g}"
+                                          if d < 1 else "of another length: leave dampening out"))
     if adapt and not found:
         raise InvalidError(f"{what}: adapt=True changes the momentum of an optimizer: pass optimizer= too")
     return found
@@ -98,6 +106,12 @@ def _delay(recipe: Recipe) -> bool:
     return not everything and recipe.get("memory") != "none"
 
 
+def keeps(recipe: Recipe) -> bool:
+    """Returns whether a part of each gradient stays for later steps, in a residual or a momentum. recipe: the recipe of an
+    open model."""
+    return recipe.get("memory") != "none" or "momentum" in (recipe.get("signal") or "")
+
+
 class Momenta:
     """Changes the momenta of optimizers, or warns once on rank 0 if they do not suit the recipe.
 
@@ -139,12 +153,14 @@ class Momenta:
             if before != {_BETAS}:
                 self._say(one, f"changed the betas of {{}} from {' and '.join(map(str, sorted(before)))} to {_BETAS}")
         elif _momenta_of(one) != [0]:  # else an earlier call has taken it
+            nesterov = any(group.get("nesterov") for group in one.param_groups)
             for group in one.param_groups:
                 group[_MOVED] = float(group["momentum"])
             self._set(one, momentum=0.0, nesterov=False)
             decays = any(group.get("weight_decay") for group in one.param_groups) and momenta[-1] < 1
             self._say(one, f"changed the momentum of {{}} from {' and '.join(f'{m:g}' for m in momenta)} to 0, because the "
-                           f"recipe has signal={self._signal}" + decays * (
+                           f"recipe has signal={self._signal}" + nesterov * (
+                               ", and nesterov to False, because the momentum of a recipe is a plain one") + decays * (
                                ". The weight decay of the optimizer is not part of that momentum: multiply weight_decay by "
                                f"{1 / (1 - momenta[-1]):g} to keep its effect"))
 

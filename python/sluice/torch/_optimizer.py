@@ -458,14 +458,20 @@ class Optimizer(NotPickled, torch.optim.Optimizer):
         self.synchronize()
         return torch.nn.utils.clip_grad_norm_(self.layout.parameters, max_norm, norm_type)
 
-    def join(self, after_step: Optional[Callable[[], Any]] = None) -> int:
+    def join(self, after_step: Optional[Callable[[], Any]] = None,
+             before_step: Optional[Callable[[], Any]] = None) -> int:
         """Makes the steps that other ranks still have rows for, with their gradients.
 
         Each rank calls it when it has no rows left, and all return together, with equal parameters.
         after_step: called after each of these steps, also one that is skipped, for what the training loop
         does there on all ranks alike: ``after_step=scheduler.step`` where the rate changes in each step.
+        before_step: with inner=, called before it makes such a step, when each ``p.grad`` is the mean, for what the
+        training loop does there on all ranks alike: ``before_step=lambda: optimizer.clip_grad_norm_(1.0)``.
         Returns the number of steps. Needs uneven=True.
         """
+        if before_step is not None and self.inner is None:
+            raise InvalidError("sluice.torch.Optimizer.join: the shards make the step, so no rank has the mean that before_step= "
+                               "could change: leave it out, and give clip= to sluice.torch.Optimizer")
         steps = 0
         while True:
             self._tell_rate()
@@ -479,6 +485,10 @@ class Optimizer(NotPickled, torch.optim.Optimizer):
                 if self._flat is not self._grad:
                     self._grad.copy_(self._flat)
                 self._set_views()
+                if before_step is not None:
+                    self._exchanged = True  # so that clip_grad_norm_() takes this mean
+                    before_step()
+                    self._exchanged = False
                 self.inner.step()
             steps += 1
             if after_step is not None:
