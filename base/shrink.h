@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Averages that lose a share in each step: momentum, variance, memories that decay. Where the
  * gradient stays zero, as for a dead unit or for a row of an embedding that no sample names, they
- * would shrink to denormal numbers and stay there, because the least of them rounds to itself.
- * A processor takes twenty times as long for these. So an average becomes zero when it is too small
- * to matter, on the CPU and on the GPU. NaN and infinity stay. */
+ * would shrink to denormal numbers and stay there: 0.9 times the least of them rounds to itself.
+ * Processors can take twenty times as long for these. So an average becomes zero when it is too
+ * small to matter, on the CPU and on the GPU. NaN and infinity stay. */
 #ifndef BASE_SHRINK_H
 #define BASE_SHRINK_H
 #include "base/both.h"

@@ -70,7 +70,7 @@ static uint64_t first_largest(const float *x, uint64_t begin, uint64_t end)
 
 uint64_t chunk_length(double density)
 {
-	if (density < 1.0 / UINT32_MAX) /* a vector has fewer coordinates */
+	if (density < 1.0 / UINT32_MAX) /* a vector has fewer coordinates than this */
 		return UINT32_MAX;
 	return density < 1 ? (uint64_t)floor(1 / density + 1e-9) : 1;
 }

@@ -29,8 +29,8 @@ static size_t sampled_count(uint64_t count)
 	return count < SAMPLE ? (size_t)count : SAMPLE;
 }
 
-/* Returns the bytes of the longest message about n coordinates. Of few coordinates, one with few
- * bits can be longer than all of them in f32. */
+/* Returns the bytes of the longest message about n coordinates. If n is small, a message in few
+ * bits that lacks a coordinate can be longer than one with all of them in f32. */
 static size_t message_room(size_t n)
 {
 	size_t most = message_bound((uint32_t)n, (uint32_t)n, code_kinds[CODE_F32].values);

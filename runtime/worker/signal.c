@@ -163,7 +163,7 @@ static const float *with_noise(const struct worker *w, const struct input *in, u
 static void lowpass(float *restrict left, float *restrict memory, size_t n, float beta)
 {
 	for (size_t i = 0; i < n; i++) {
-		memory[i] = (1 - beta) * memory[i] + beta * left[i];
+		memory[i] = shrunk((1 - beta) * memory[i] + beta * left[i]);
 		left[i] = memory[i];
 	}
 }
@@ -330,8 +330,8 @@ static int judge_drift(struct worker *w, const struct vector *params, uint64_t b
 		       judge(w, params, begin, begin, count);
 }
 
-/* A transform, and a signal of several vectors, can turn an overflow into NaN, which no selector
- * selects, so the training would stop moving without an error. */
+/* A transform, a signal of two gradients and two-step memory can turn an overflow into NaN, which
+ * no selector selects, so the training would stop moving without an error. */
 static int look_for_overflow(struct worker *w, uint64_t begin, uint64_t count)
 {
 	const size_t at = first_nonfinite(worker_residual(w) + begin, count);
@@ -396,7 +396,9 @@ int signal_fold(struct worker *w, const struct vector *grad, const struct vector
 	for (unsigned i = 0; i < parts; i++)
 		if (of.spoilt[i])
 			return judge(w, grad, 0, begin, count);
-	return source->computed && !drifts ? look_for_overflow(w, begin, count) : 0;
+	if ((source->computed && !drifts) || w->rules.recipe->memory.kind == MEMORY_TWOSTEP)
+		return look_for_overflow(w, begin, count);
+	return 0;
 }
 
 int signal_spoilt(struct worker *w, const struct vector *grad, const struct vector *before)

@@ -118,7 +118,8 @@ static void find_norm(struct worker *w, const struct pick *all)
 	step_set_norm(&w->step,
 		      all ? pick_norm(all) :
 			    values_norm(worker_residual(w) + fragment.begin, fragment.count));
-	/* A grid over the whole vector has no point for zero, which must stay zero. */
+	/* A grid has no point at 0. If all values to send are 0, a range of 0 decodes them as 0;
+	 * shards refuse other values in a message of norm 0. */
 	if (w->step.norm <= 0)
 		step_set_range(&w->step, 0);
 }

@@ -51,7 +51,7 @@ const struct emulated_place *emulated_here(void);
 const uint64_t *emulated_exchange(uint64_t mine);
 void emulated_block_barrier(void);
 
-/* The two halves of a barrier between blocks: one arrives, or waits for the next to arrive. */
+/* For a barrier between blocks: a block arrives, or waits until another block arrives. */
 void emulated_arrive(uint32_t *counter);
 void emulated_await_arrival(void);
 

@@ -57,7 +57,7 @@ struct block {
 	size_t scheduler_bytes;
 	unsigned now, threads, arrived, barrier;
 	struct launch *launch;
-	unsigned arrivals;  /* of the launch, when this block began to look at its barrier */
+	unsigned arrivals;  /* of the launch, when this block last returned from waiting */
 	struct block *next; /* next unused block */
 	char *stacks;
 };
@@ -128,8 +128,8 @@ void emulated_block_barrier(void)
 	wait_for_change(&block->barrier, barrier);
 }
 
-/* Counts the arrivals at all barriers of the launch together. A block that spins would take the
- * time of the blocks that have not arrived, because a machine has few processors. */
+/* Counts the arrivals at all barriers of the launch together. Blocks sleep instead of spinning,
+ * because spinning would take processors from blocks that have not arrived. */
 void emulated_arrive(uint32_t *counter)
 {
 	struct launch *l = block->launch;

@@ -389,7 +389,7 @@ TEST(job__auto_resumed__compares_times_again_with_the_codes_it_had)
 	scratch_remove(saved->dir);
 }
 
-/* ---- models and steps that are special ------------------------------------- */
+/* ---- special models and steps ---------------------------------------------- */
 
 TEST_IN_JOB(job__auto_with_few_coordinates__trains, 1)
 {

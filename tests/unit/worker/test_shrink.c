@@ -18,6 +18,7 @@ static const char *const recipes[] = {
 	"up=all down=all memory=none signal=momentum(0.5)",
 	"up=topk(0.01) down=topk(0.01) signal=momentum(0.5)",
 	"up=topk(0.01) down=topk(0.01) memory=residual(decay=0.5)",
+	"up=randk(0.5) down=all memory=lowpass(0.9)",
 	"up=all down=all memory=twostep(0.5) update=ema(0.5)",
 	"up=all down=all update=ema(0.5)",
 	"up=all down=all update=momentum(0.5)",
@@ -39,9 +40,11 @@ static void look_over(const float *average, uint64_t first, uint64_t n, int all_
 static void look_at(const sluice_model *model, int decays, int all_dead)
 {
 	const struct worker *w = model->worker;
+	const enum memory_kind memory = w->rules.recipe->memory.kind;
 
 	look_over(compressor_velocity(w->compressor), 0, COUNT, all_dead);
 	look_over(w->kept.of[KEPT_FILTER], 0, COUNT, all_dead);
+	look_over(memory == MEMORY_LOWPASS ? w->kept.of[KEPT_MEMORY] : NULL, 0, COUNT, all_dead);
 	look_over(decays ? worker_residual(w) : NULL, 0, COUNT, all_dead);
 	for (uint32_t i = 0; i < model->n_own; i++) {
 		const struct shard *s = &model->shards[i];
