@@ -41,7 +41,7 @@ TESTS += tests/reproduce/check.sh
 EXTRA_DIST += tests/reproduce/RESULTS.md tests/reproduce/figures
 
 # The a9a set, LIBSVM text, plain or gzip: make reproduce A9A=FILE. Section 14 needs TEXT=FILE, tiny Shakespeare,
-# plain or gzip, and adds a quarter of an hour of a core. To keep the page, copy it and its
+# plain or gzip, and adds an hour of a core. To keep the page, copy it and its
 # figures to tests/reproduce/ of the source tree.
 figures = tests/reproduce/figures
 reproduce: tests/reproduce/reproduce

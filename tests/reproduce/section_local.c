@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { WORKERS = 8, BATCH = 32, STEPS = 6000, PERIOD = 15, RISE = 50, SEEDS = 3 };
+enum { WORKERS = 8, BATCH = 32, STEPS = 6000, PERIOD = 15, RISE = 50, SEEDS = 5 };
 
 #define LR 4e-3
 
@@ -85,7 +85,7 @@ struct row {
 	enum way way;
 	const char *figure; /* or NULL */
 	uint32_t shards;    /* 0: one */
-	int seeds;          /* SEEDS for the rows of criteria */
+	int seeds;          /* SEEDS where three do not decide a criterion */
 };
 
 #define DRIFT  "signal=drift when=every(15)"
@@ -122,16 +122,16 @@ enum {
 
 /* The rows with SPARSE differ from sparseloco in their values and memories only. */
 static const struct row rows[ROWS] = {
-	[DENSE] = { "dense", "up=all down=all update=none", USUAL, "local", 0, SEEDS },
+	[DENSE] = { "dense", "up=all down=all update=none", USUAL, "local", 0, 3 },
 	[AVERAGING] = { "averaging", "up=all down=all memory=none rate=1 " DRIFT, LOCAL, "local", 0,
-			SEEDS },
-	[DILOCO_7] = { "DiLoCo, rate 0.7", "diloco when=every(15)", LOCAL, NULL, 0, 1 },
+			3 },
+	[DILOCO_7] = { "DiLoCo, rate 0.7", "diloco when=every(15)", LOCAL, NULL, 0, SEEDS },
 	[DILOCO_4] = { "DiLoCo, rate 0.4", "diloco when=every(15) rate=0.4", LOCAL, "local", 0,
 		       SEEDS },
 	[STREAMING] = { "streaming, f32", "streaming-diloco up=all down=all memory=none " STREAM,
-			LOCAL, NULL, 3, SEEDS },
+			LOCAL, NULL, 3, 3 },
 	[STREAMING_4_BITS] = { "streaming, e3m0", "streaming-diloco " STREAM, LOCAL, "local", 3,
-			       SEEDS },
+			       3 },
 	[SPARSE_F32] = { "SparseLoCo, f32", SPARSE("", "residual(decay=0.95)"), LOCAL, NULL, 0,
 			 SEEDS },
 	[SPARSE_TWOMEANS] = { "SparseLoCo, twomeans", "sparseloco when=every(15)", LOCAL, "local",
@@ -241,9 +241,9 @@ static void show(const struct series *s)
 {
 	const struct counters *dense = &s->result[DENSE][0].out.sum;
 
-	page_text(s->page, "| run | betas | seed 1 | 2 | 3 | mean | values up | bytes up | "
+	page_text(s->page, "| run | betas | seed 1 | 2 | 3 | 4 | 5 | mean | values up | bytes up | "
 			   "down |\n"
-			   "| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n");
+			   "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n");
 	for (int i = 0; i < ROWS; i++) {
 		const struct counters *sum = &s->result[i][0].out.sum;
 
@@ -271,10 +271,10 @@ struct criterion {
 
 static const struct criterion criteria[] = {
 	{ .claim = { "sparseloco", "error feedback is needed",
-		     "loss without it ≥ that with it + 0.25, both f32, decay 0.95" },
+		     "loss without it ≥ that with it + 0.3, both f32, decay 0.95" },
 	  .first = FORGETFUL,
 	  .second = SPARSE_F32,
-	  .low = 0.25,
+	  .low = 0.3,
 	  .high = INFINITY },
 	{ .claim = { "sparseloco", "2 bits a value are enough",
 		     "loss with twomeans within 0.02 of f32" },
@@ -288,7 +288,14 @@ static const struct criterion criteria[] = {
 	  .second = SPARSE_F32,
 	  .low = -0.02,
 	  .high = 0.02 },
-	{ .claim = { "sparseloco, β 1", "as good as DiLoCo with few values",
+	{ .claim = { "sparseloco, β 1", "as good as diloco with few values",
+		     "loss ≤ diloco (rate 0.7) + 0.01, values ≤ 1/60" },
+	  .first = LASTING_TWOMEANS,
+	  .second = DILOCO_7,
+	  .low = -INFINITY,
+	  .high = 0.01,
+	  .share = 1.0 / 60 },
+	{ .claim = { "sparseloco, β 1", "as good as DiLoCo at its better rate with few values",
 		     "loss ≤ DiLoCo at rate 0.4 + 0.01, values ≤ 1/60" },
 	  .first = LASTING_TWOMEANS,
 	  .second = DILOCO_4,
@@ -341,7 +348,7 @@ static void judge(const struct series *s, const struct criterion *c)
 		 1 / share(s, c->first));
 }
 
-/* Three seeds do not decide between β 1 and DiLoCo, so the differences are shown by seed. */
+/* The differences between β 1 and DiLoCo scatter, so they are shown by seed. */
 static void describe_scatter(const struct series *s)
 {
 	if (failed(s, LASTING_TWOMEANS) || failed(s, DILOCO_4))
