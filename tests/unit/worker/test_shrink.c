@@ -32,8 +32,8 @@ static const char *const recipes[] = {
 static void look_over(const float *average, uint64_t first, uint64_t n, int all_dead)
 {
 	for (uint64_t i = 0; average && i < n; i++) {
-		CHECK(!average[i] || fabsf(average[i]) >= FLT_MIN);
-		CHECK(!all_dead || first + i < LIVING || !average[i]);
+		CHECK(average[i] == 0 || fabsf(average[i]) >= FLT_MIN);
+		CHECK(!all_dead || first + i < LIVING || average[i] == 0);
 	}
 }
 
