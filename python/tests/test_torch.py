@@ -1005,6 +1005,24 @@ def optimizer_clips(job):
     optimizer.close()
 
 
+def optimizer_frozen_later(job):
+    """inner leaves a parameter alone that is frozen in the middle of a run, as torch does without Sluice."""
+    model = network()
+    optimizer = sluice.torch.Optimizer(model, SPARSE, inner=torch.optim.AdamW(model.parameters(), lr=0.01), job=job)
+    frozen = next(model.parameters())
+    for step in range(8):
+        if step == 3:
+            frozen.requires_grad_(False)
+            before = frozen.clone()
+        optimizer.zero_grad()
+        x, y = rows(step, job.rank)
+        cross_entropy(model(x), y).backward()
+        optimizer.step()
+    assert torch.equal(frozen, before)
+    optimizer.verify()
+    optimizer.close()
+
+
 def optimizer_moved_gradients(job):
     """The gradients get other memory, which does not change the result."""
     def limited(model):
@@ -1274,6 +1292,7 @@ def rank_optimizer(job, folder):
     optimizer_clips(job)
     optimizer_rate_zero(job)
     optimizer_moved_gradients(job)
+    optimizer_frozen_later(job)
     optimizer_loads_inner(job)
     optimizer_empty(job)
 
@@ -1319,6 +1338,7 @@ def rank_scaler(job, _):
             scaler.scale(loss * 1e39 if job.rank == 1 and step == 3 else loss).backward()
             scaler.step(optimizer)
             scaler.update()
+            assert state.skipped == (step == 3)
         state.verify()
         stats = state.stats()
         assert (stats["steps"], stats["skipped_steps"]) == (5, 1), stats

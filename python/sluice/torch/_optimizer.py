@@ -98,7 +98,8 @@ class Optimizer(NotPickled, torch.optim.Optimizer):
 
     With nonfinite=skip-all in the recipe, inner makes no step if some rank's gradient was not finite.
     A GradScaler works with it: ``scaler.step(optimizer)`` pushes gradients without the scale, and
-    a step in which some rank overflowed is skipped by all before anything is pushed.
+    a step in which some rank overflowed is skipped by all before anything is pushed. ``skipped`` is then true on all
+    ranks, although the scales of the GradScalers may differ: let a scheduler depend on it and not on a scale.
     """
 
     _step_supports_amp_scaling = True
@@ -209,6 +210,7 @@ class Optimizer(NotPickled, torch.optim.Optimizer):
                                           or any(decay for _, decay in rules or ()))
         self._remember(True)
         self.copied_bytes = 0
+        self.skipped = False  # whether the ranks agreed to skip the last step
         self.skipped_steps = 0
         self._exchanged = False  # by synchronize(), since the last backward
         self._own = Watch(parameters) if inner is not None else None  # the gradients of this rank
@@ -356,12 +358,27 @@ class Optimizer(NotPickled, torch.optim.Optimizer):
             raise InvalidError("sluice.torch.Optimizer: uneven=True, but a GradScaler lets the ranks agree in each "
                                "step, for which all ranks are needed: leave one of the two out")
         if self.job.sum([float(found)])[0]:
-            self.skipped_steps += 1
+            self._note_skipped(True)
             return True
         scale = getattr(self, "grad_scale", None)
         if scale is not None:
             self._grad.mul_(1.0 / float(scale))
         return False
+
+    def _note_skipped(self, skipped: bool) -> None:
+        self.skipped = skipped
+        self.skipped_steps += skipped
+
+    def _step_of_inner(self) -> None:
+        """inner makes a step, but not with parameters that were frozen later: their gradient of zero would move them."""
+        frozen = [(p, view) for p, view in zip(self.layout.parameters, self._views) if not p.requires_grad]
+        for p, _ in frozen:
+            p.grad = None
+        try:
+            self.inner.step()
+        finally:
+            for p, view in frozen:
+                p.grad = view
 
     def _tell_rate(self) -> None:
         """Before each push: a scheduler may have changed the rate of the shards."""
@@ -394,7 +411,7 @@ class Optimizer(NotPickled, torch.optim.Optimizer):
             if self._exchanged or self._exchange():
                 self._check_mean()
                 if not self.model.skipped:
-                    self.inner.step()
+                    self._step_of_inner()
             self._exchanged = False
             return loss
         self._check_unchanged()
@@ -406,7 +423,7 @@ class Optimizer(NotPickled, torch.optim.Optimizer):
         self.model.pull(self._flat)
         self._check_views()
         self._remember(False)
-        self.skipped_steps += self.model.skipped
+        self._note_skipped(self.model.skipped)
         return loss
 
     def _exchange(self) -> bool:
@@ -422,10 +439,8 @@ class Optimizer(NotPickled, torch.optim.Optimizer):
         if self._flat is not self._grad and not self._pieces:
             self._grad.copy_(self._flat)
             self.copied_bytes += self._grad.numel() * self._grad.element_size()
-        if self.model.skipped:
-            self.skipped_steps += 1
-            return False
-        return True
+        self._note_skipped(self.model.skipped)
+        return not self.skipped
 
     @torch.no_grad()
     def synchronize(self) -> None:
@@ -479,9 +494,8 @@ class Optimizer(NotPickled, torch.optim.Optimizer):
             if not self.model.idle_step(self._flat):
                 return steps
             self._remember(False)
-            if self.model.skipped:
-                self.skipped_steps += 1
-            elif self.inner is not None:
+            self._note_skipped(self.model.skipped)
+            if not self.skipped and self.inner is not None:
                 if self._flat is not self._grad:
                     self._grad.copy_(self._flat)
                 self._set_views()
@@ -489,7 +503,7 @@ class Optimizer(NotPickled, torch.optim.Optimizer):
                     self._exchanged = True  # so that clip_grad_norm_() takes this mean
                     before_step()
                     self._exchanged = False
-                self.inner.step()
+                self._step_of_inner()
             steps += 1
             if after_step is not None:
                 after_step()
