@@ -237,10 +237,10 @@ static void fold(const struct worker *w, uint64_t at, const float *restrict g, s
 	if (w->rules.recipe->signal.kind == SIGNAL_MOMENTUM) {
 		float *restrict u = compressor_velocity(w->compressor) + at;
 		const float m = w->rules.recipe->signal.average.momentum;
-		for (size_t i = 0; i < n; i++) {
+		for (size_t i = 0; i < n; i++)
 			u[i] = shrunk(m * u[i] + scale * g[i]);
+		for (size_t i = 0; i < n; i++)
 			sum[i] = keep ? sum[i] + u[i] : u[i];
-		}
 	} else if (keep) {
 		for (size_t i = 0; i < n; i++)
 			sum[i] += scale * g[i];
