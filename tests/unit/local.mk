@@ -38,9 +38,10 @@ slow_in_valgrind = \
 	tests/unit/test_gpu_shard \
 	tests/unit/test_gpu_sketch \
 	tests/unit/test_gpu_step
-# Programs that take the most time there and run little that the others do not. All check programs but the
-# 13 above ran 33252 lines of the library (gcov, 2026-11-30). No program that is left in valgrind ran 1294 of these; test_gpu_segments
-# ran 345 of them, test_candidates 191, and test_verbs_walk 173. test_memory and test_open_memory count pages and allocations, which valgrind changes.
+# Programs that take the most time there and run little that the others do not. All check programs but the 13 above ran 33252
+# lines of the library (gcov, 2026-11-30). No program that is left in valgrind ran 1294 of these; test_gpu_segments ran 345 of
+# them, test_candidates 191, and test_verbs_walk 173. test_memory and test_open_memory count pages and allocations, which
+# valgrind changes.
 long_in_valgrind = \
 	tests/unit/test_accumulator \
 	tests/unit/test_bits \

@@ -177,7 +177,7 @@ class LocalSteps(NotPickled):
         return [p.data_ptr() for p in self.layout.parameters]
 
     def _check_orders(self) -> None:
-        """After some parameter got other memory. The library has vectors of its own in the order of the first memory."""
+        """Refuses parameters whose elements are in another order than at the start, which the vectors of the library keep."""
         for name, p, order in zip(self.layout.names, self.layout.parameters, self._orders):
             if _order(p) != order:
                 raise InvalidError(f"{_NAME}: the elements of parameter {name} are now in another order in memory, so each would "

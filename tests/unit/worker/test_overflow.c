@@ -195,8 +195,8 @@ TEST(pull__own_step_that_makes_a_parameter_infinite__ends_the_job_by_name)
 	run_in_job(RANKS, overflow_of_a_local_step, &trial);
 }
 
-/* What a transform adds up can overflow to NaN, which no selector selects. A coordinate of the
- * gradient cannot be named. */
+/* The sums of a transform can overflow to NaN, which no selector selects. The error names no
+ * coordinate, because the sums are not those of the gradient's coordinates. */
 static void overflow_in_a_transform(sluice_job *job, int rank, void *argument)
 {
 	static const sluice_tensor matrix = { "matrix", 64 };
