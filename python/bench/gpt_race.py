@@ -25,7 +25,7 @@ import torch
 import ways
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "examples"))
-from gpt import GPT, batch, loss_of  # noqa: E402
+from gpt import GPT, adamw, batch, loss_of  # noqa: E402
 
 USUAL, LOW = (0.9, 0.999), (0.2, 0.99)  # betas of AdamW
 WAYS = {  # name: the way of ways.py, and the betas of the workers' AdamW
@@ -56,7 +56,7 @@ class Training:
         torch.manual_seed(args.seed)
         self.model = GPT(symbols, args.width, args.layers, args.heads, args.length)
         self.way = ways.Way(kind, job, self.model,
-                            lambda m, _: torch.optim.AdamW(m.parameters(), lr=args.lr, betas=betas))
+                            lambda m, _: adamw(m.parameters(), args.lr, betas))
 
     def rows(self, text, rows, seed):
         """Returns the rows of the ranks of this process. A rank adds its number to the seed."""

@@ -57,8 +57,9 @@ struct moment_sum {
 	uint64_t tiles, groups, left_out;
 };
 
-/* Adds the next n coordinates. Every piece except the last must consist of whole tiles. */
-void moments_add(struct moment_sum *s, struct moment_terms terms, const float *x, size_t n);
+/* Adds the squares of the next n coordinates. Every piece except the last must consist of whole
+ * tiles. */
+void moments_add_squares(struct moment_sum *s, const float *x, size_t n);
 /* Adds the sums of the next group, which moments_end() has returned for that group alone. The last
  * group may be shorter. */
 void moments_join(struct moment_sum *s, struct moments of_group);

@@ -118,15 +118,15 @@ static void sum_groups(void *context, unsigned part, uint64_t begin, uint64_t en
 		for (uint64_t i = at; i < to; i += n) {
 			n = to - i < CHUNK ? to - i : CHUNK;
 			const float *g = read_signal(norm->w, norm->in, norm->first + i, n, room);
-			moments_add(&sum, (struct moment_terms){ 0, 0 }, g, n);
+			moments_add_squares(&sum, g, n);
 		}
 		norm->of_group[at / GROUP] = moments_end(&sum);
 	}
 }
 
-/* Returns the factor that reduces the gradient's 2-norm to the recipe's clip=. The norm is summed
- * in the same order as on GPUs. */
-static float clip(const struct worker *w, const struct input *in)
+/* Returns the sum of the signal's squares, for clip=. The order is that of GPUs. If all values are
+ * finite, so is the sum, because no square of a float comes near the limit of doubles. */
+static double sum_squares(const struct worker *w, const struct input *in)
 {
 	struct moment_sum sum = { .tiles = 0 };
 	struct norm norm = { .w = w, .in = in };
@@ -137,7 +137,7 @@ static float clip(const struct worker *w, const struct input *in)
 		for (uint64_t g = 0; g * GROUP < n; g++)
 			moments_join(&sum, norm.of_group[g]);
 	}
-	return clip_factor(moments_end(&sum).second, w->rules.recipe->clip.norm);
+	return moments_end(&sum).second;
 }
 
 /* The noise is part of the gradient, so noise that is not sent also stays in the residual. */
@@ -357,29 +357,37 @@ int signal_fold(struct worker *w, const struct vector *grad, const struct vector
 		return out->summed ? 0 : judge(w, &sum, 0, begin, count);
 	}
 	const struct source_row *source = &source_rows[source_of_step(w)];
-	/* If a value that is not finite would end the job anyway, the check can follow the
-	 * addition, while the gradient is in the cache. */
-	int late = w->rules.recipe->nonfinite == NONFINITE_ABORT &&
-		   !(w->rules.recipe->clip.norm > 0) && !source->computed && !w->layout->transform;
-	int judged = w->rules.recipe->nonfinite == NONFINITE_SKIP_ALL;
-	int rc = late || judged ? 0 :
-		 drifts         ? judge_drift(w, grad, begin, count) :
-				  judge(w, grad, 0, begin, count);
-	if (!rc && before && !judged)
-		rc = judge(w, before, 0, begin, count);
-	if (rc < 0)
-		return rc;
-	step_leave_out(step, rc);
-	if (rc)
-		return 0;
+	const enum nonfinite_policy nonfinite = w->rules.recipe->nonfinite;
+	const float most = w->rules.recipe->clip.norm;
 	struct input in = { .pushed = source_pushed(w, grad, before),
 			    .source = source,
 			    .begin = begin,
 			    .count = count,
 			    .from = drifts ? begin : 0,
 			    .clip = 1 };
-	if (w->rules.recipe->clip.norm > 0)
-		in.clip = clip(w, &in);
+	/* If a value that is not finite would end the job anyway, the check can follow the
+	 * addition, while the gradient is in the cache. With clip=, the sum of squares is a check.
+	 */
+	int late = nonfinite == NONFINITE_ABORT && !(most > 0) && !source->computed &&
+		   !w->layout->transform;
+	int judged = nonfinite == NONFINITE_SKIP_ALL;
+	int by_sum = most > 0 && !drifts && !judged && nonfinite != NONFINITE_ZERO;
+	double squares = by_sum ? sum_squares(w, &in) : 0;
+	int checked = late || judged || (by_sum && isfinite(squares));
+	int rc = checked ? 0 :
+		 drifts  ? judge_drift(w, grad, begin, count) :
+			   judge(w, grad, 0, begin, count);
+	if (!rc && before && !checked)
+		rc = judge(w, before, 0, begin, count);
+	if (rc < 0)
+		return rc;
+	step_leave_out(step, rc);
+	if (rc)
+		return 0;
+	if (most > 0 && !by_sum)
+		squares = sum_squares(w, &in);
+	if (most > 0)
+		in.clip = clip_factor(squares, most);
 	const float scale = update_pushed(w->rules.update, w->step.lr);
 	float factor = scale * (w->rules.recipe->signal.noise > 0 ? 1 : in.clip);
 	if (count == w->layout->count && selection_adds(w, grad)) {

@@ -87,7 +87,7 @@ static uint64_t fold_here(struct vectors *v, const struct fold *f, float scale, 
 	if (f->clip > 0) {
 		struct moment_sum sum = { .tiles = 0 };
 
-		moments_add(&sum, (struct moment_terms){ 0, 0 }, v->grad, v->n);
+		moments_add_squares(&sum, v->grad, v->n);
 		scale *= clip_factor(moments_end(&sum).second, f->clip);
 	}
 	for (size_t i = 0; i < v->n; i++) {
