@@ -45,23 +45,40 @@ void growth_open(struct growth *g, uint64_t count, int eager)
 	g->begun = 1;
 }
 
+enum { RUN = 16 };
+
+/* Returns the number of samples among RUN coordinates. Most runs have none. */
+static unsigned count_samples(uint32_t first, const uint32_t *index, uint32_t between)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < RUN; i++)
+		n += !((first + index[i]) & between);
+	return n;
+}
+
+static void see_sample(struct growth *g, uint64_t at, float value)
+{
+	int8_t *sign = &g->sign[at >> g->shift & (GROWTH_SAMPLES - 1)];
+	const int8_t now = value > 0 ? 1 : -1;
+
+	g->turned += *sign == -now;
+	g->repeated += *sign == now;
+	*sign = now;
+}
+
 double growth_see(struct growth *g, uint64_t first, const uint32_t *index, const float *value,
 		  uint64_t n)
 {
-	const uint64_t between = (UINT64_C(1) << g->shift) - 1;
+	const uint32_t between = (UINT32_C(1) << g->shift) - 1;
 
-	for (uint64_t i = 0; i < n; i++) {
-		const uint64_t at = first + index[i];
-
-		if (at & between || value[i] == 0)
+	for (uint64_t i = 0, end; i < n; i = end) {
+		end = n - i < RUN ? n : i + RUN;
+		if (end - i == RUN && !count_samples((uint32_t)first, index + i, between))
 			continue;
-
-		int8_t *sign = &g->sign[at >> g->shift & (GROWTH_SAMPLES - 1)];
-		const int8_t now = value[i] > 0 ? 1 : -1;
-
-		g->turned += *sign == -now;
-		g->repeated += *sign == now;
-		*sign = now;
+		for (; i < end; i++)
+			if (!((first + index[i]) & between) && value[i] != 0)
+				see_sample(g, first + index[i], value[i]);
 	}
 	return squares_of(value, n);
 }

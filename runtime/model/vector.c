@@ -324,6 +324,21 @@ static void add_run(const struct vector_piece *p, uint64_t at, const float *valu
 			add_one(p, at + i, value[i]);
 }
 
+/* Changes single elements of a piece. They are far from each other, so they are prefetched. */
+static void change_some(const struct vector_piece *p, uint64_t first, const uint32_t *index,
+			const float *value, size_t n, int set, int whole)
+{
+	enum { AHEAD = 32 };
+
+	for (size_t i = 0; i < n; i++) {
+		const uint64_t at = first + index[i],
+			       soon = first + index[i + AHEAD < n ? i + AHEAD : i];
+
+		__builtin_prefetch(p->data + (soon - p->begin) * value_bytes(p->type), 1);
+		(set ? set_one : add_one)(p, at, value[whole ? index[i] : i]);
+	}
+}
+
 /* Changes n elements. With `whole`, value is a whole vector, and only its elements at the changed
  * coordinates are read. */
 static void change(const struct vector *v, uint64_t first, const uint32_t *index,
@@ -337,12 +352,11 @@ static void change(const struct vector *v, uint64_t first, const uint32_t *index
 		here = length_in(p, first + done, n - done);
 		(set ? set_piece : add_run)(p, first + done, value + done, here);
 	}
-	for (size_t i = 0; index && i < n; i++) {
-		const uint64_t at = first + index[i];
-
-		if (!holds(p, at))
-			p = find(v, at);
-		(set ? set_one : add_one)(p, at, value[whole ? index[i] : i]);
+	for (size_t i = 0, end; index && i < n; i = end) {
+		if (!holds(p, first + index[i]))
+			p = find(v, first + index[i]);
+		end = i + sparse_below(index + i, n - i, p->end - first);
+		change_some(p, first, index + i, value + (whole ? 0 : i), end - i, set, whole);
 	}
 }
 

@@ -89,8 +89,8 @@ void vector_zero(const struct vector *v);
 /* Copies all elements to one array of floats. */
 void vector_join(const struct vector *v, float *to);
 /* Adds value[i] to the element at coordinate first + index[i], for each i < n. index NULL stands
- * for 0, 1, 2, ... With `set`, value[i] replaces the element instead. 16-bit elements must be zero
- * before an addition. */
+ * for 0, 1, 2, ...; other indices ascend. With `set`, value[i] replaces the element instead. 16-bit
+ * elements must be zero before an addition. */
 void vector_change(const struct vector *v, uint64_t first, const uint32_t *index,
 		   const float *value, uint32_t n, int set);
 /* Copies elements of flat, a whole vector, to the elements at the same coordinates. */

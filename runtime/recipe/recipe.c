@@ -418,9 +418,10 @@ int recipe_count(struct recipe *r, uint64_t n)
 		if (d->count > n)
 			return fail(SLUICE_EINVAL,
 				    "recipe: %s=%s(k=%u): the model has only %llu coordinates that "
-				    "dense= does not name; write a smaller number, or %s=all",
+				    "dense= does not name; write %s%s=all",
 				    recipe_axes[i].key, recipe_axes[i].words[d->select], d->count,
-				    (unsigned long long)n, recipe_axes[i].key);
+				    (unsigned long long)n, n ? "a smaller number, or " : "",
+				    recipe_axes[i].key);
 		d->density = (double)d->count / (double)n;
 		while (density_count(d->density, n) > d->count) /* the quotient was rounded up,
 								   so it may be too large */

@@ -348,9 +348,10 @@ static int read_every(const struct word *w, const struct item *item, struct reci
 		rc = fail(SLUICE_EINVAL,
 			  "recipe: \"%s\" is not possible: the next exchange begins after %u "
 			  "step%s, before late(%u) has applied the one under way; write a longer "
-			  "period, or a number below %u",
+			  "period, or %s",
 			  w->quote, recipe_interval(r), recipe_interval(r) == 1 ? "" : "s",
-			  r->every.late, recipe_interval(r));
+			  r->every.late,
+			  recipe_interval(r) == 1 ? "leave late() out" : "a smaller number");
 	return rc;
 }
 

@@ -321,6 +321,9 @@ TEST(recipe_count__becomes_the_density_that_gives_just_this_count)
 	r.up.count = 32;
 	assert_int_equal(recipe_count(&r, 31), SLUICE_EINVAL);
 	assert_non_null(strstr(sluice_last_error(), "up=topk(k=32): the model has only 31"));
+	assert_non_null(strstr(sluice_last_error(), "a smaller number, or up=all"));
+	assert_int_equal(recipe_count(&r, 0), SLUICE_EINVAL);
+	assert_non_null(strstr(sluice_last_error(), "dense= does not name; write up=all"));
 	assert_int_equal(recipe_count(&r, 32), 0);
 	assert_true(r.up.density == 1);
 }
