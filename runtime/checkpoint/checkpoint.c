@@ -276,19 +276,28 @@ static int find_latest(struct meeting *m, const char *dir, struct checkpoint_sum
  * with the step of that rank. */
 static int check_step(const struct meeting *m)
 {
-	const uint32_t period = m->model->recipe.every.period;
 	if (m->place.step > STEPS_MOST)
 		return fail(
 			SLUICE_EWIRE,
 			"the checkpoint in %s is of step %llu, more than any job can make: LATEST "
 			"is damaged; restore from another copy",
 			m->place.dir, (unsigned long long)m->place.step);
+	return 0;
+}
+
+/* Called when the file is known to be of this model's recipe. A checkpoint of another recipe may
+ * rightly be of a step within a period of this one. */
+static int check_contents(const struct meeting *m, const struct contents *contents,
+			  const struct checkpoint_file *file)
+{
+	const uint32_t period = m->model->recipe.every.period;
+
 	if (m->place.step % period && !recipe_drifts(&m->model->recipe))
 		return fail(SLUICE_EWIRE,
 			    "the checkpoint in %s is of step %llu, which is not a multiple of %u "
 			    "steps (when=every): LATEST is damaged; restore from another copy",
 			    m->place.dir, (unsigned long long)m->place.step, period);
-	return 0;
+	return contents_check(m->model, contents, m->place.step, file);
 }
 
 static int open_own_file(struct meeting *m, const struct checkpoint_sum *sum,
@@ -306,7 +315,7 @@ static int open_own_file(struct meeting *m, const struct checkpoint_sum *sum,
 	}
 	checkpoint_path(&m->place, identity.rank, path);
 	int rc = checkpoint_file_open(path, &identity, contents->sections, contents->n, sum, file);
-	return rc ? rc : contents_check(m->model, contents, m->place.step, *file);
+	return rc ? rc : check_contents(m, contents, *file);
 }
 
 /* A worker without a file takes the learning rate from a worker with a file, because all workers
@@ -609,7 +618,7 @@ static int open_state(struct meeting *m, const uint8_t *state, size_t bytes, flo
 	if (!rc)
 		rc = checkpoint_bytes_open(state, bytes, &identity, contents->sections, contents->n,
 					   file);
-	return rc ? rc : contents_check(m->model, contents, m->place.step, *file);
+	return rc ? rc : check_contents(m, contents, *file);
 }
 
 /* failed: this rank cannot take part, and all ranks must receive the reason. */

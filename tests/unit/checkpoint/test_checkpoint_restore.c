@@ -66,6 +66,19 @@ CASE(restore_into_another_job_or_model__EINVAL_naming_both)
 			"\"up=topk(0.01)\" in the recipe, but this model has \"up=all\"");
 }
 
+CASE(restore_with_a_period_that_the_checkpoint_has_not__EINVAL_naming_both_recipes)
+{
+	checkpoint_at(12);
+	open_job(RANKS_MAX, RANKS_MAX, 0);
+	for (int r = 0; r < RANKS_MAX; r++) {
+		struct sluice_model *model = &world.ranks[r].model;
+
+		snprintf(model->recipe_text, RECIPE_TEXT_BYTES, "when=every(5)");
+		model->recipe.every.period = 5;
+	}
+	restore_refused(SLUICE_EINVAL, "but this model has \"when=every(5)\"");
+}
+
 CASE(restore_after_steps__EINVAL)
 {
 	checkpoint_at(12);
