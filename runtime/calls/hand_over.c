@@ -72,6 +72,11 @@ static int check_pair(sluice_model *from, sluice_model *to)
 			    "%s: the new model has made steps already; call it right after "
 			    "sluice_model_open",
 			    hand_over);
+	if (to->took_over)
+		return fail(SLUICE_EINVAL,
+			    "%s: the new model has already taken over values, and would send them "
+			    "twice; call it once, and then close the old model",
+			    hand_over);
 	rc = check_residual(from, "old");
 	if (!rc)
 		rc = check_residual(to, "new");
@@ -121,6 +126,7 @@ int sluice_hand_over(sluice_model *from, sluice_model *to)
 	if (velocity && next)
 		memcpy(next, velocity, to->layout.count * sizeof(*next));
 	worker_renewed(to->worker);
+	to->took_over = 1;
 	progress_release(from->job);
 	return 0;
 }

@@ -44,6 +44,8 @@ struct sluice_model {
 	uint64_t schema; /* digest of all data that must be equal on all ranks */
 	/* 1: some rank failed to load a checkpoint, so the model can only be closed */
 	int half_restored;
+	/* 1: sluice_hand_over() has added another model's values */
+	int took_over;
 	struct worth worth; /* measurements of the worker half */
 
 	struct home *home;

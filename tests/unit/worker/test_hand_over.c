@@ -72,6 +72,30 @@ TEST_IN_JOB(hand_over__to_a_dense_recipe__everything_arrives, 1, 2, 4)
 	sluice_model_close(&to);
 }
 
+/* A second call would send the residual twice. Another model can take over, because a program may
+ * have to give up the first one. */
+TEST_IN_JOB(hand_over__twice_to_one_model__is_refused_and_changes_nothing, 2)
+{
+	float sum[COUNT] = { 0 }, once[COUNT], twice[COUNT];
+	sluice_model *from = open_model(job, sparse, COUNT), *to = open_model(job, dense, COUNT),
+		     *other = open_model(job, dense, COUNT);
+
+	log_capture();
+	make_step(from, rank, 0, sum);
+	CHECK_OK(sluice_hand_over(from, to));
+	CHECK_OK(sluice_residual(to, once));
+	CHECK(sluice_hand_over(from, to) == SLUICE_EINVAL);
+	CHECK(error_says("sluice_hand_over", "already taken over"));
+	CHECK_OK(sluice_residual(to, twice));
+	CHECK(!memcmp(once, twice, sizeof once));
+	CHECK_OK(sluice_hand_over(from, other));
+	CHECK_OK(sluice_residual(other, twice));
+	CHECK(!memcmp(once, twice, sizeof once));
+	sluice_model_close(&other);
+	sluice_model_close(&to);
+	sluice_model_close(&from);
+}
+
 static void refused(sluice_job *job, const char *old, const char *new, const char *why)
 {
 	sluice_model *from = open_model(job, old, COUNT), *to = open_model(job, new, COUNT);
