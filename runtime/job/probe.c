@@ -203,6 +203,22 @@ int probe_check(const char *allowed)
 	return rc ? fail(rc, "%s", sluice_last_error()) : SLUICE_OK;
 }
 
+/* Without the setting a node may well have no such network. With it, the user expects one. */
+static void log_no_address(int rank, const char *allowed)
+{
+	static const char effect[] = "a link that is down for SLUICE_LOST_AFTER counts as a lost "
+				     "rank";
+
+	if (card_list_is_open(allowed))
+		log_line(LOG_INFO, "runtime", "this node has no address in the control network; %s",
+			 effect);
+	else
+		log_line(LOG_WARN, "runtime",
+			 "rank %d: no interface of this node that is up is one of "
+			 "SLUICE_CONTROL_INTERFACE=%s, so %s; name one of this node",
+			 rank, allowed, effect);
+}
+
 int probe_open(int rank, int size, const char *allowed, const char *ports, struct probe **out)
 {
 	struct probe *p = *out = calloc(1, sizeof(*p));
@@ -225,10 +241,7 @@ int probe_open(int rank, int size, const char *allowed, const char *ports, struc
 			    *ports && errno == EADDRINUSE ? ports : "");
 	find_addresses(p, allowed);
 	if (!p->n_own)
-		log_line(LOG_INFO, "runtime",
-			 "this node has no address in the control network%s; a link that is down "
-			 "for SLUICE_LOST_AFTER counts as a lost rank",
-			 card_list_is_open(allowed) ? "" : " that SLUICE_CONTROL_INTERFACE allows");
+		log_no_address(rank, allowed);
 	return 0;
 }
 

@@ -97,6 +97,29 @@ TEST(ports__of_a_range__are_used_once_each_and_then_missed)
 	close_both();
 }
 
+static char warning[512];
+
+static void keep_warning(int level, const char *line, void *context)
+{
+	if (level == LOG_WARN)
+		snprintf(warning, sizeof(warning), "%s", line);
+}
+
+TEST(interfaces__none_of_which_this_node_has__warn_with_the_setting)
+{
+	struct probe *probe;
+
+	log_set_sink(keep_warning, NULL);
+	assert_int_equal(probe_open(7, 8, "no_such0", "", &probe), 0);
+	assert_non_null(strstr(warning, "rank 7"));
+	assert_non_null(strstr(warning, "SLUICE_CONTROL_INTERFACE=no_such0"));
+	probe_close(&probe);
+	*warning = '\0';
+	assert_int_equal(probe_open(7, 8, "lo", "", &probe), 0);
+	assert_string_equal(warning, "");
+	probe_close(&probe);
+}
+
 TEST(question__of_a_rank_with_the_key__is_answered_with_its_time)
 {
 	const uint64_t now = now_ns();
