@@ -171,6 +171,9 @@ static int begin_on_leader(struct meeting *m, const char *dir, int *begun_out)
 {
 	int rc = checkpoint_dir(dir, 1, m->place.dir);
 	m->place.step = m->model->worker->step.done;
+	/* Another rank leads only when rank 0 is lost, which may be stopped with the lock. */
+	if (!rc && m->model->job->rank == 0)
+		rc = checkpoint_lock(m->place.dir, &m->lock);
 	if (!rc)
 		rc = checkpoint_begin(&m->place);
 	*begun_out = !rc;

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -129,6 +130,30 @@ int checkpoint_dir(const char *dir, int make, char absolute[CHECKPOINT_DIR_BYTES
 		memcpy(absolute, found, n + 1);
 	free(found);
 	return rc;
+}
+
+int checkpoint_lock(const char *dir, int *lock_out)
+{
+	*lock_out = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (*lock_out < 0 || !flock(*lock_out, LOCK_EX | LOCK_NB))
+		return 0;
+	const int taken = errno == EWOULDBLOCK;
+	close(*lock_out);
+	*lock_out = -1;
+	return taken ? fail(SLUICE_EIO,
+			    "another job saves a checkpoint in %s at this moment: give each job "
+			    "and each model a directory of its own",
+			    dir) :
+		       0;
+}
+
+void checkpoint_unlock(int *lock)
+{
+	if (*lock < 0)
+		return;
+	flock(*lock, LOCK_UN); /* also for forked children that have the descriptor */
+	close(*lock);
+	*lock = -1;
 }
 
 int checkpoint_begin(struct checkpoint_place *place)
@@ -446,7 +471,13 @@ void checkpoint_clean(const struct checkpoint_place *place, struct checkpoint_ot
 		old.step = entry->step;
 		old.generation = entry->generation;
 		folder_path(&old, folder);
-		if (outdated)
+		if (outdated && may_be_latest(&old))
+			log_line(LOG_WARN, "runtime",
+				 "another job has saved a checkpoint in %s, too, which replaced "
+				 "that of this job: give each job and each model a directory of "
+				 "its own",
+				 place->dir);
+		else if (outdated)
 			remove_generation(folder);
 		*list = entry->next;
 		free(entry);

@@ -32,6 +32,11 @@ struct checkpoint_manifest {
 /* Writes the absolute path of dir. With `make`, first creates dir and its parents. Fails with
  * SLUICE_EINVAL (too long) or SLUICE_EIO. */
 int checkpoint_dir(const char *dir, int make, char absolute[CHECKPOINT_DIR_BYTES]);
+/* Reserves dir, an absolute path, until checkpoint_unlock(), because two jobs that save into one
+ * directory at the same time remove each other's files. Fails with SLUICE_EIO if another job has
+ * reserved it. *lock_out becomes -1 on a file system that has no such locks. */
+int checkpoint_lock(const char *dir, int *lock_out);
+void checkpoint_unlock(int *lock);
 /* Creates the directory of a new generation and fills in place->generation. Returns 0 or
  * SLUICE_EIO. */
 int checkpoint_begin(struct checkpoint_place *place);
@@ -56,7 +61,8 @@ void checkpoint_drop(const struct checkpoint_place *place);
  * directories whose names have the form above are listed. The list is made before LATEST names this
  * generation, and the directories are removed afterwards. If this rank is stopped in between, the
  * others may continue without it and make new directories. When the rank resumes, it removes none
- * of these, because its list is older. Failures are logged as warnings. */
+ * of these, because its list is older. Failures are logged as warnings. The generation that LATEST
+ * names stays, even if another job made it in the same directory; this is logged, too. */
 struct checkpoint_others *checkpoint_others(const struct checkpoint_place *place);
 /* Frees the list. With `outdated`, first removes the listed generations. */
 void checkpoint_clean(const struct checkpoint_place *place, struct checkpoint_others **list,

@@ -59,6 +59,7 @@ static int refuse_to_meet(sluice_model *model, int culprit, const char *why)
 void meeting_close(struct meeting **m)
 {
 	if (*m) {
+		checkpoint_unlock(&(*m)->lock);
 		free((*m)->said);
 		free((*m)->heard);
 	}
@@ -71,6 +72,7 @@ int meeting_open(sluice_model *model, enum collective op, struct meeting **out)
 	size_t size = (size_t)model->job->size;
 	struct meeting *m = calloc(1, sizeof *m);
 	if (m) {
+		m->lock = -1;
 		m->said = malloc(ROW_BYTES);
 		m->heard = malloc(size * ROW_BYTES);
 	}

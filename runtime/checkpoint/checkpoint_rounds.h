@@ -32,6 +32,7 @@ struct meeting {
 	int leader;        /* round_leader() of the last round */
 	int complete;      /* 1 if no worker had been lost before */
 	struct checkpoint_place place;
+	int lock; /* of checkpoint_lock(), or -1 */
 	int lost; /* 1: the job failed in the last round, so other ranks may still be working */
 };
 

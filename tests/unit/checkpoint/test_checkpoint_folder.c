@@ -304,6 +304,38 @@ CASE(clean__only_other_generations_go)
 	assert_int_equal(access(path, F_OK), 0);
 }
 
+/* Another job has saved in the same directory since the list was made. */
+CASE(clean__the_generation_that_LATEST_names_stays)
+{
+	char path[DURABLE_PATH_BYTES];
+	struct checkpoint_place own = begin(f, 4), of_another_job = begin(f, 5);
+	struct checkpoint_others *others = checkpoint_others(&own);
+
+	f->manifest.step = of_another_job.step;
+	f->manifest.generation = of_another_job.generation;
+	assert_int_equal(checkpoint_manifest_write(f->dir, &f->manifest, NULL, NULL), 0);
+	checkpoint_clean(&own, &others, 1);
+	checkpoint_path(&of_another_job, 0, path);
+	*strrchr(path, '/') = '\0';
+	assert_int_equal(access(path, F_OK), 0);
+}
+
+CASE(lock__of_a_second_job__fails_until_the_first_is_done)
+{
+	int first, second;
+
+	assert_int_equal(checkpoint_lock(f->dir, &first), 0);
+	assert_true(first >= 0);
+	assert_int_equal(checkpoint_lock(f->dir, &second), SLUICE_EIO);
+	assert_int_equal(second, -1);
+	assert_non_null(strstr(sluice_last_error(), "directory of its own"));
+	assert_non_null(strstr(sluice_last_error(), f->dir));
+	checkpoint_unlock(&second);
+	checkpoint_unlock(&first);
+	assert_int_equal(checkpoint_lock(f->dir, &second), 0);
+	checkpoint_unlock(&second);
+}
+
 static int refuse(void *context)
 {
 	struct fixture *f = context;
