@@ -166,11 +166,12 @@ static int read_all(int fd, struct conf_file *file)
 /* The path has no symbolic links, so the file that is read is the file that was checked. */
 static int read_conf(struct conf_file *file, int quiet)
 {
-	char why[PATH_MAX + 256];
+	char why[PATH_MAX + 256] = "is not safe to use: ", *cause = why + strlen(why);
 	struct stat status;
 	int error = 0;
 
-	if (module_check_owners(file->path, why, sizeof(why)))
+	/* The cause may be a directory above the file. */
+	if (module_check_owners(file->path, cause, sizeof(why) - (size_t)(cause - why)))
 		return refuse(SLUICE_EINVAL, file->path, why, quiet);
 
 	int fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
@@ -243,8 +244,7 @@ static int find_files(struct conf *conf, int quiet)
 	}
 	if (strcmp(named, "off") == 0 || realpath(named, conf->file[0].path))
 		return 0;
-	snprintf(why, sizeof(why), "which SLUICE_CONF names, cannot be read: %s",
-		 errno_text(errno));
+	snprintf(why, sizeof(why), "of SLUICE_CONF cannot be read: %s", errno_text(errno));
 	return refuse(SLUICE_EIO, named, why, quiet);
 }
 

@@ -223,6 +223,7 @@ CASE(conf__files_that_others_can_write_are_refused)
 	snprintf(path, sizeof(path), "%s/sluice/sluice.conf", folder);
 	assert_int_equal(chmod(path, 0666), 0);
 	expect_refused(SLUICE_EINVAL, "can be written by others (mode 0666)");
+	assert_non_null(strstr(sluice_last_error(), "sluice.conf is not safe to use: /"));
 	assert_int_equal(chmod(path, 0644), 0);
 	assert_int_equal(loaded().mesh, 9);
 	if (chown(path, 4242, 4242))
@@ -236,7 +237,7 @@ CASE(conf__what_is_no_file_is_refused)
 	char large[CONF_FILE_BYTES + 2];
 
 	setenv("SLUICE_CONF", "/nowhere/sluice.conf", 1);
-	expect_refused(SLUICE_EIO, "/nowhere/sluice.conf which SLUICE_CONF names, cannot be read: "
+	expect_refused(SLUICE_EIO, "/nowhere/sluice.conf of SLUICE_CONF cannot be read: "
 				   "ENOENT");
 	setenv("SLUICE_CONF", folder, 1);
 	expect_refused(SLUICE_EIO, "is not a regular file");
