@@ -30,6 +30,10 @@ wait "$job_pid"
 job_ok fourth 4 $options --recipe "$sparse" --checkpoint periodic --resume
 [ "$(final fourth digest)" = "$digest" ] || fail "a run resumed after a kill ends with different parameters"
 
+# a job whose options end before the checkpoint says that it has nothing to train
+job_ok shorter 4 $options --epochs 1 --quiet --recipe "$sparse" --checkpoint periodic --resume
+grep -qh 'nothing is left to train' shorter.err.* || { show shorter; fail "a checkpoint after the last step is not mentioned"; }
+
 # a job with another recipe must refuse these residuals
 job fifth 4 $options --recipe "up=topk(0.02) memory=residual update=sgd" --checkpoint saved --resume &&
 	fail "a checkpoint of another recipe was accepted"

@@ -213,7 +213,14 @@ static int resume(struct training *t)
 		return 0;
 	}
 	rc = sluice_restore(t->model, t->options.checkpoint, t->params, &step);
-	if (!rc && sluice_rank(t->job) == 0 && !t->options.quiet)
+	if (!rc && sluice_rank(t->job) == 0 && step > t->steps)
+		fprintf(stderr,
+			"sluice-train: the checkpoint in %s is of step %llu, but these options end "
+			"at step %llu: nothing is left to train; give more --epochs or another "
+			"--checkpoint\n",
+			t->options.checkpoint, (unsigned long long)step,
+			(unsigned long long)t->steps);
+	else if (!rc && sluice_rank(t->job) == 0 && !t->options.quiet)
 		fprintf(stderr, "sluice-train: continuing from step %llu of %llu, saved in %s\n",
 			(unsigned long long)step, (unsigned long long)t->steps,
 			t->options.checkpoint);
