@@ -166,11 +166,32 @@ static int name_latest(struct meeting *m)
 	return rc;
 }
 
+/* A checkpoint replaces that of another model in the same directory. */
+static int check_own_dir(const sluice_model *model, const char *dir)
+{
+	const struct clients *clients = &model->job->clients;
+	const uint64_t digest = digest64(dir, strlen(dir));
+
+	for (uint32_t i = 0; i < clients_models_end(clients); i++) {
+		const sluice_model *other = clients_model(clients, i);
+
+		if (other && other != model && other->saved_in == digest)
+			return fail(SLUICE_EINVAL,
+				    "%s has a checkpoint of model %u, which is still open, and one "
+				    "of model %u would replace it: give each model a directory of "
+				    "its own",
+				    dir, other->id, model->id);
+	}
+	return 0;
+}
+
 /* Makes the directories, on the leader, before the first round. */
 static int begin_on_leader(struct meeting *m, const char *dir, int *begun_out)
 {
 	int rc = checkpoint_dir(dir, 1, m->place.dir);
 	m->place.step = m->model->worker->step.done;
+	if (!rc)
+		rc = check_own_dir(m->model, m->place.dir);
 	/* Another rank leads only when rank 0 is lost, which may be stopped with the lock. */
 	if (!rc && m->model->job->rank == 0)
 		rc = checkpoint_lock(m->place.dir, &m->lock);
@@ -244,9 +265,11 @@ static int save(sluice_model *model, const char *dir)
 		rc = meeting_open(model, COLLECTIVE_CHECKPOINT, &m);
 	if (!rc)
 		rc = save_in_rounds(m, dir);
-	if (!rc)
+	if (!rc) {
+		model->saved_in = digest64(m->place.dir, strlen(m->place.dir));
 		log_line(LOG_INFO, "runtime", "checkpoint of step %llu is complete in %s",
 			 (unsigned long long)m->place.step, m->place.dir);
+	}
 	meeting_close(&m);
 	return rc;
 }

@@ -46,6 +46,7 @@ struct sluice_model {
 	int half_restored;
 	/* 1: sluice_hand_over() has added another model's values */
 	int took_over;
+	uint64_t saved_in; /* digest of the directory of its last checkpoint; 0: none */
 	struct worth worth; /* measurements of the worker half */
 
 	struct home *home;

@@ -238,3 +238,34 @@ TEST(restore__of_a_worker_that_was_lost_between_exchanges__begins_with_the_commo
 		munmap(p, sizeof *p);
 	}
 }
+
+/* ---- two models ------------------------------------------------------------ */
+
+static void save_two_models(sluice_job *job, int rank, void *dir)
+{
+	float params[COUNT] = { 0 };
+	const sluice_model_attr attr = { .size = sizeof attr, .count = COUNT, .lr = 1 };
+	sluice_model *one = NULL, *other = NULL;
+
+	(void)rank;
+	log_capture();
+	CHECK_OK(sluice_model_open(job, &attr, params, &one));
+	CHECK_OK(sluice_model_open(job, &attr, params, &other));
+	CHECK_OK(sluice_checkpoint(one, dir));
+	CHECK(sluice_checkpoint(other, dir) == SLUICE_EINVAL);
+	CHECK(error_says("has a checkpoint of model 0, which is still open", "of its own"));
+	CHECK_OK(sluice_checkpoint(one, dir));
+	CHECK_OK(sluice_restore(other, dir, params, NULL));
+	sluice_model_close(&one);
+	CHECK_OK(sluice_checkpoint(other, dir));
+	sluice_model_close(&other);
+}
+
+TEST(checkpoint__of_two_models_in_one_directory__is_refused)
+{
+	char dir[SCRATCH_PATH];
+
+	assert_int_equal(scratch_make(dir), 0);
+	run_in_job(2, save_two_models, dir);
+	scratch_remove(dir);
+}
