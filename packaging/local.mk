@@ -26,7 +26,8 @@ install-packaging:
 	$(AM_V_at)$(MKDIR_P) "$(DESTDIR)$(completiondir)" "$(modulefiles)"
 	$(AM_V_at)for program in $(completions); do \
 		$(INSTALL_DATA) $(srcdir)/packaging/completion "$(DESTDIR)$(completiondir)/$$program" || exit 1; done
-	$(AM_V_at)$(INSTALL_DATA) $(srcdir)/packaging/modulefile.lua "$(modulefiles)/$(VERSION).lua"
+	$(AM_V_at)lib="$(PC_LIBDIR)"; sed "s|@LIB@|$${lib#$(prefix)/}|" $(srcdir)/packaging/modulefile.lua \
+		>"$(modulefiles)/$(VERSION).lua" && chmod 644 "$(modulefiles)/$(VERSION).lua"
 uninstall-packaging:
 	$(AM_V_at)for program in $(completions); do rm -f "$(DESTDIR)$(completiondir)/$$program"; done
 	$(AM_V_at)rm -f "$(modulefiles)/$(VERSION).lua"

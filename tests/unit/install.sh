@@ -92,8 +92,9 @@ else # the functions that Lmod offers to a module file
 		dofile(arg[1])
 	END
 	"$lua" "$tmp/lmod.lua" "$tmp/moved/share/sluice/modulefiles/sluice/$version.lua" >"$tmp/log" 2>&1
-	grep -qx "PATH=$tmp/moved/bin" "$tmp/log" && grep -qx "CMAKE_PREFIX_PATH=$tmp/moved" "$tmp/log" ||
-		{ cat "$tmp/log"; wrong "the module file does not name the new place"; }
+	for line in "PATH=$tmp/moved/bin" "LD_LIBRARY_PATH=$lib" "PKG_CONFIG_PATH=$lib/pkgconfig" "CMAKE_PREFIX_PATH=$tmp/moved"; do
+		grep -qxF "$line" "$tmp/log" || { cat "$tmp/log"; wrong "the module file does not set $line"; }
+	done
 fi
 for how in '' --static; do
 	# shellcheck disable=SC2086
