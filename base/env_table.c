@@ -29,8 +29,7 @@ const struct env_entry env_table[] = {
 	  FIELD(device) },
 	{ "SLUICE_GID_INDEX", ENV_TEXT, "auto", "auto or 0 .. 255",
 	  "Entry of the GID table whose address the verbs transport uses: auto, or a number from 0 "
-	  "to "
-	  "255. On Ethernet, auto takes the first routable RoCEv2 entry, IPv4 before IPv6. On "
+	  "to 255. On Ethernet, auto takes the first routable RoCEv2 entry, IPv4 before IPv6. On "
 	  "InfiniBand without IP it takes entry 0. A link-local RoCEv2 entry is used only if it "
 	  "is named here.",
 	  FIELD(verbs.gid_index) },
@@ -194,8 +193,9 @@ const struct env_entry env_table[] = {
 	  FIELD(key_file) },
 	{ "SLUICE_LIBRARY", ENV_TEXT, "", "the file of libsluice.so",
 	  "The library that the Python package loads. Without it the package looks for "
-	  "libsluice.so.0 as the dynamic linker does, and then in the directory that pkg-config "
-	  "names. The library ignores it.",
+	  "libsluice.so.0 as the dynamic linker does, then in the directory that pkg-config "
+	  "names, and then for the library inside the package, which a wheel has. The library "
+	  "ignores it.",
 	  FIELD(library), .environment_only = 1 },
 	{ "SLUICE_GPU_BLOCKS", ENV_COUNT, "0", "0 .. 65535",
 	  "Maximum number of GPU blocks that the kernels of pushes and pulls use. A limit leaves "
