@@ -459,7 +459,7 @@ class Compression(NotPickled):
     def load_state_dict(self, state: Dict[str, torch.Tensor]) -> int:
         """Loads what state_dict() gave to this rank, before the first step; returns the completed steps.
 
-        Collective: if a rank has not its own part of the same step, it fails on all ranks.
+        Collective: if a rank does not have its own part of the same step, it fails on all ranks.
         """
         return load_state(self.job, self.model, state, self._vector())
 

@@ -306,7 +306,7 @@ class LocalSteps(NotPickled):
     def load_state_dict(self, state_dict: Dict[str, Any]) -> int:
         """Loads what state_dict() gave to this rank, before the first step; returns the completed steps.
 
-        Collective: if a rank has not its own part of the same step, it fails on all ranks. The state_dict()
+        Collective: if a rank does not have its own part of the same step, it fails on all ranks. The state_dict()
         of the model has the frozen parameters and the buffers; load it after LocalSteps was made.
         """
         self._check_settled("load_state_dict()")

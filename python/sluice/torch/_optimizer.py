@@ -559,7 +559,7 @@ class Optimizer(NotPickled, torch.optim.Optimizer):
     def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
         """Loads what state_dict() gave to this rank, before the first step.
 
-        Collective: if a rank has not its own part of the same step, it fails on all ranks.
+        Collective: if a rank does not have its own part of the same step, it fails on all ranks.
         """
         load_state(self.job, self.model, state_dict["compression"], self._flat)
         self._remember(True)
