@@ -4,7 +4,7 @@
     import sluice
     with sluice.Job() as job, job.open(params, "up=topk(0.01) down=topk(0.05)", lr=0.05) as model:
         for step in range(steps):
-            model.push(backward(params))    # the mean gradient of this rank's rows, float32
+            model.push(backward(params))    # the mean gradient of this rank's samples, float32
             model.pull(params)              # all ranks now have the same params
 
 Start it with ``srun -n4 --mpi=pmix python3 script.py``. For PyTorch see ``sluice.torch``, which must be

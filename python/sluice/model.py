@@ -183,7 +183,7 @@ class Model:
             self._own = found
 
     def push(self, grad: Any, scales: Optional[Sequence[Any]] = None) -> None:
-        """Pushes grad[count], the mean gradient of this worker's rows, of the type grad_type.
+        """Pushes grad[count], the mean gradient of this worker's samples, of the type grad_type.
 
         With update=average or signal=drift it is this worker's parameters.
 
@@ -366,7 +366,7 @@ class Model:
         self._set("SLUICE_SMOOTHNESS", smoothness)
 
     def set_weight(self, weight: float) -> None:
-        """With quorum=: the weight of this worker's following drifts in the mean of an exchange, such as the rows or
+        """With quorum=: the weight of this worker's following drifts in the mean of an exchange, such as the samples or
         tokens on which it has trained; initially 1."""
         self._set("SLUICE_WEIGHT", float(weight))
 

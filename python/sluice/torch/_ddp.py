@@ -400,9 +400,9 @@ class Compression(NotPickled):
 
     def join(self, optimizer: Any, after_step: Optional[Callable[[], Any]] = None,
              before_step: Optional[Callable[[], Any]] = None) -> int:
-        """Makes the steps that other ranks still have rows for, with their gradients and optimizer.
+        """Makes the steps that other ranks still have samples for, with their gradients and optimizer.
 
-        Each rank calls it when it has no rows left, and all return together, with equal parameters.
+        Each rank calls it when it has no samples left, and all return together, with equal parameters.
         after_step: called after each of these steps, also one that is skipped, for what the training loop
         does there on all ranks alike: ``after_step=scheduler.step`` where the rate changes in each step.
         before_step: called before the optimizer makes such a step, when each ``p.grad`` is the mean, for what the

@@ -475,9 +475,9 @@ class Optimizer(NotPickled, torch.optim.Optimizer):
 
     def join(self, after_step: Optional[Callable[[], Any]] = None,
              before_step: Optional[Callable[[], Any]] = None) -> int:
-        """Makes the steps that other ranks still have rows for, with their gradients.
+        """Makes the steps that other ranks still have samples for, with their gradients.
 
-        Each rank calls it when it has no rows left, and all return together, with equal parameters.
+        Each rank calls it when it has no samples left, and all return together, with equal parameters.
         after_step: called after each of these steps, also one that is skipped, for what the training loop
         does there on all ranks alike: ``after_step=scheduler.step`` where the rate changes in each step.
         before_step: with inner=, called before it makes such a step, when each ``p.grad`` is the mean, for what the
