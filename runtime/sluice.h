@@ -135,8 +135,9 @@ enum { SLUICE_ABORT = 1, SLUICE_CONTINUE = 2 };
  * more (SLUICE_THREADS), and SLUICE_METRICS, SLUICE_METRICS_PORT and SLUICE_TRACE start one that
  * writes metrics and traces. A process without a launcher becomes a job of one rank. Collective
  * over all ranks. attr may be NULL. While a job is open, another call joins a second job of the
- * same ranks. Errors: EINVAL, ENOMEM, EBOOT, EPEER (versions differ), ENOSUPP (no transport reaches
- * a peer), EDEVICE, ETIMEDOUT. Thread class: main. */
+ * same ranks. Errors: EINVAL, ENOMEM, EBOOT, EPEER (versions differ), EWIRE (the bootstrap
+ * returned other bytes than a rank has put), ENOSUPP (no transport reaches a peer), EDEVICE,
+ * ETIMEDOUT. Thread class: main. */
 SLUICE_API int sluice_init(const sluice_job_attr *attr, sluice_job **job_out);
 
 /* Leaves the job and frees everything. Waits for a limited time until the peers no longer need this

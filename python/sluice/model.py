@@ -68,7 +68,8 @@ class Model:
         memory, of float32, float16 or bfloat16; or a list of such vectors that together are one. For 16
         bits the library keeps a copy in float32. Those of rank 0 become version 0 on every rank and are
         written into params. A dedicated server may pass None, and then gives count and param_type.
-    recipe: see sluice_recipe(7); None takes SLUICE_RECIPE, else the default.
+    recipe: see sluice_recipe(7); None takes SLUICE_RECIPE, else the empty recipe, which has up=topk(0.01) and
+        down=topk(0.05).
     tensors: (name, elements) of the parts of the vector, for messages and for dense=; or (name, elements, columns)
         with the length of a tensor's rows, for transform=.
     shards: 0 takes the smaller of the number of workers and count / 65536, rounded up. If every step is dense

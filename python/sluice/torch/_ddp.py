@@ -540,7 +540,7 @@ def compress(ddp: Any, recipe: Union[str, Recipe, None] = None, *, job: Optional
     them was not finite. Afterwards ``skipped`` of the returned object is True, and the program must leave out
     the optimizer's step; a GradScaler does so automatically.
 
-    recipe: see sluice_recipe(7); None takes SLUICE_RECIPE, else the recipe that suits optimizer, else the default.
+    recipe: see sluice_recipe(7); None takes SLUICE_RECIPE, else the recipe that suits optimizer, else a dense one.
         update=none is added, because the optimizer is torch's.
     job: None takes sluice.torch.default_job().
     scaler: the GradScaler of mixed precision. Gradients are pushed without its scale, and if those of

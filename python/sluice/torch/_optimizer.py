@@ -85,7 +85,7 @@ class Optimizer(NotPickled, torch.optim.Optimizer):
         weight_decay has the recipe's decay=, or that of update=adamw. Not all recipes can have groups, see rules in
         sluice_model_open(3).
     recipe: see sluice_recipe(7); None takes SLUICE_RECIPE, else the recipe that suits inner, as for compress(), else
-        the default. Without inner the shards make the step that update= names.
+        the empty recipe, up=topk(0.01) down=topk(0.05). Without inner the shards make the step that update= names.
     lr: the learning rate of the shards. A scheduler may change ``param_groups[0]["lr"]``, or the rates of
         all groups by one factor. A step with rate 0 changes no parameter.
     inner: an optimizer over the same parameters and no others. It makes its step with the mean gradient, and
