@@ -8,8 +8,9 @@
 static int rows; /* number of printed rows, for the commas of JSON */
 static int with_limits;
 
-void perftest_commands(enum test test, size_t bytes, char *latency, char *bandwidth,
-		       size_t capacity)
+/* Writes the perftest commands whose latency and bandwidth can be compared with this row, or "". */
+static void perftest_commands(enum test test, size_t bytes, char *latency, char *bandwidth,
+			      size_t capacity)
 {
 	static const char *const programs[][2] = {
 		[TEST_PUT] = { "ib_write_lat", "ib_write_bw" },

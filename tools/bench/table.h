@@ -18,7 +18,4 @@ void table_begin(const struct options *options, sluice_job *job, int second, con
 		 int limits, int settings);
 void table_row(const struct options *options, const char *transport, const struct row *row);
 void table_end(const struct options *options);
-/* Writes the perftest commands whose latency and bandwidth can be compared with this row, or "". */
-void perftest_commands(enum test test, size_t bytes, char *latency, char *bandwidth,
-		       size_t capacity);
 #endif
