@@ -7,14 +7,6 @@
 
 #include <string.h>
 
-static int find_word(const char *word, const char *const *known, size_t n_known)
-{
-	for (size_t i = 0; i < n_known; i++)
-		if (strcmp(word, known[i]) == 0)
-			return (int)i;
-	return -1;
-}
-
 static int refuse_log_word(const char *what, const char *word, const char *const *known,
 			   size_t n_known, const char *list)
 {
@@ -41,8 +33,8 @@ static int configure_item(char *item, int levels[LOG_MODULES])
 	if (plus)
 		*plus = '\0';
 
-	int m = find_word(module, modules, ALL + 1);
-	int l = find_word(level, log_level_names, LOG_LEVELS);
+	int m = word_index(module, modules, ALL + 1);
+	int l = word_index(level, log_level_names, LOG_LEVELS);
 
 	if (m < 0)
 		return refuse_log_word("module", module, modules, ALL + 1,

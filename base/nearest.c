@@ -56,6 +56,14 @@ static int is_beginning(const char *word, size_t n, const char *known)
 	return 1;
 }
 
+int word_index(const char *word, const char *const *known, size_t n_known)
+{
+	for (size_t i = 0; i < n_known; i++)
+		if (strcmp(word, known[i]) == 0)
+			return (int)i;
+	return -1;
+}
+
 const char *nearest_word(const char *word, const char *const *known, size_t n_known)
 {
 	const char *best = NULL;

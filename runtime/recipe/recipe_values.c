@@ -143,12 +143,12 @@ static int read_signal_word(const struct word *w, struct draft *d)
 
 static int read_placement(const struct word *w, const char *name, struct draft *d)
 {
-	for (int p = STEP_INSIDE; p <= STEP_OUTSIDE; p++) {
-		if (strcmp(name, placement_words[p]) == 0) {
-			d->recipe.placement = (enum placement)p;
-			d->inside_given = p == STEP_INSIDE;
-			return SLUICE_OK;
-		}
+	const int found = word_index(name, placement_words, 2);
+
+	if (found >= 0) {
+		d->recipe.placement = (enum placement)found;
+		d->inside_given = found == STEP_INSIDE;
+		return SLUICE_OK;
 	}
 
 	const char *near = nearest_word(name, placement_words, 2);

@@ -224,10 +224,10 @@ static const char *word_without_parentheses(const struct axis *axis, const char 
 int find_item(const struct word *w, const struct item *item)
 {
 	const struct axis *axis = w->axis;
+	const int found = word_index(item->name, axis->words, axis->n_words);
 
-	for (size_t i = 0; i < axis->n_words; i++)
-		if (strcmp(item->name, axis->words[i]) == 0)
-			return (int)i;
+	if (found >= 0)
+		return found;
 	if (!*item->name)
 		return fail(SLUICE_EINVAL, "recipe: a value is missing in \"%s\": %s%s= %s",
 			    w->quote,

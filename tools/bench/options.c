@@ -167,14 +167,6 @@ int sizes_parse(const char *text, size_t sizes[SIZES_MAX], size_t *n_out)
 	return 0;
 }
 
-static int word_index(const char *word, const char *const *words, int n)
-{
-	for (int i = 0; i < n; i++)
-		if (!strcmp(words[i], word))
-			return i;
-	return -1;
-}
-
 static const struct option table[] = { { "sizes", required_argument, NULL, 'z' },
 				       { "with", required_argument, NULL, 'w' },
 				       { "warmup", required_argument, NULL, 'u' },
@@ -392,7 +384,7 @@ int options_parse(int argc, char **argv, struct options *out, char complaint[COM
 				complaint,
 				"name a test: put, get, notify, step, select, codec or reduce",
 				NULL);
-		kind = word_index(argv[optind], tests, (int)(sizeof tests / sizeof *tests));
+		kind = word_index(argv[optind], tests, sizeof tests / sizeof *tests);
 		if (kind < 0)
 			return complain(complaint, "there is no test", argv[optind]);
 		if (optind + 1 < argc)
