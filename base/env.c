@@ -184,14 +184,6 @@ static int refuse_list_word(const char *word, const char *const *known, size_t n
 	return -1;
 }
 
-static int is_known(const char *word, const char *const *known, size_t n_known)
-{
-	for (size_t i = 0; i < n_known; i++)
-		if (strcmp(word, known[i]) == 0)
-			return 1;
-	return 0;
-}
-
 static int set_text(const struct env_entry *entry, const char *text, struct settings *out,
 		    char why[WHY_BYTES])
 {
@@ -246,7 +238,7 @@ static int set_choice(const struct env_entry *entry, const char *text, struct se
 	snprintf(choices, sizeof(choices), "%s", entry->range);
 	size_t n_known = cut_words(choices, "|", known);
 
-	if (!is_known(text, known, n_known))
+	if (word_index(text, known, n_known) < 0)
 		return refuse_list_word(text, known, n_known, why);
 	return set_text(entry, text, out, why);
 }
@@ -269,9 +261,9 @@ static int set_list(const struct env_entry *entry, const char *text, struct sett
 	size_t n = cut_words(list, ",", words);
 
 	for (size_t i = 0; i < n; i++)
-		if (!is_known(words[i], known, n_known))
+		if (word_index(words[i], known, n_known) < 0)
 			return refuse_list_word(words[i], known, n_known, why);
-	if (is_known(known[0], words, n))
+	if (word_index(known[0], words, n) >= 0)
 		return set_text(entry, text, out, why);
 	snprintf(whole, sizeof(whole), "%s,%s", known[0], text);
 	return set_text(entry, whole, out, why);
@@ -284,6 +276,16 @@ static int is_set(const struct env_entry *entry)
 	const char *text = getenv(entry->name);
 
 	return text && *text;
+}
+
+int env_lists(const char *list, const char *word)
+{
+	const size_t n = strlen(word);
+
+	for (const char *at = list; *at; at += strcspn(at, ","), at += *at == ',')
+		if (!strncmp(at, word, n) && (at[n] == ',' || !at[n]))
+			return 1;
+	return 0;
 }
 
 const char *env_text(const char *name)

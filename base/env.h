@@ -15,6 +15,8 @@ int env_load(struct settings *out);
 /* Returns the text of a setting that the environment or a file gives, or NULL if neither does. For
  * code that reads one setting before a job or without one. The text is not checked. */
 const char *env_text(const char *name);
+/* Returns 1 if the word is in a setting that is a list with commas. */
+int env_lists(const char *list, const char *word);
 /* Reads a range of ports, such as "20000-20063". Returns 0, or -1 if the text is not one. */
 int env_ports(const char *text, int *low, int *high);
 /* Prints the effective settings in lines of the form "NAME=value (ORIGIN)", where the origin is

@@ -36,11 +36,7 @@ enum { SIMULATED_QUEUE_DEPTH = 1024, SIMULATED_QUEUE_PER_PEER = 8 };
 
 static int allowed(const struct settings *settings, const char *name)
 {
-	size_t n = strlen(name);
-	for (const char *at = settings->transport; *at; at += strcspn(at, ","), at += *at == ',')
-		if (!strncmp(at, name, n) && (at[n] == ',' || !at[n]))
-			return 1;
-	return !strcmp(name, "self");
+	return env_lists(settings->transport, name) || !strcmp(name, "self");
 }
 
 /* Returns 1 if the user has named the transports to use. */

@@ -28,22 +28,11 @@ int transport_built(const char *name)
 	return 0;
 }
 
-/* Returns 1 if the word is in the comma list. */
-static int listed(const char *list, const char *name)
-{
-	size_t n = strlen(name);
-
-	for (const char *at = list; *at; at += strcspn(at, ","), at += *at == ',')
-		if (!strncmp(at, name, n) && (at[n] == ',' || !at[n]))
-			return 1;
-	return 0;
-}
-
 static int listed_as_transport(const char *name)
 {
 	char list[256];
 
-	return sluice_setting("SLUICE_TRANSPORT", list, sizeof(list)) > 0 && listed(list, name);
+	return sluice_setting("SLUICE_TRANSPORT", list, sizeof(list)) > 0 && env_lists(list, name);
 }
 
 int transport_allowed(const char *name)
@@ -55,7 +44,7 @@ int transport_named(const struct node *node, const char *name)
 {
 	const char *text = env_text("SLUICE_TRANSPORT");
 
-	return (node->needs_verbs && !strcmp(name, "verbs")) || (text && listed(text, name));
+	return (node->needs_verbs && !strcmp(name, "verbs")) || (text && env_lists(text, name));
 }
 
 const char *bytes_text(uint64_t bytes)
