@@ -23,7 +23,6 @@
 #include "rdma/ofi_proof.h"
 #include "rdma/ofi_table.h"
 #include "rdma/ofi_trial.h"
-#include "rdma/transfer.h"
 #include "rdma/wakeup.h"
 #include "sluice.h"
 #include <pthread.h>

@@ -4,7 +4,6 @@
 #include "base/error.h"
 #include "compress/sparse.h"
 #include "job/living.h"
-#include "job/peers.h"
 #include "shard/gather.h"
 #include "shard/inbox.h"
 #include "shard/state.h"

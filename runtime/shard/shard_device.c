@@ -13,7 +13,6 @@
 #include "job/progress_token.h"
 #include "model/device_half.h"
 #include "model/compressor.h"
-#include "model/kept.h"
 #include "model/model.h"
 #include "shard/gather.h"
 #include "shard/publish.h"

@@ -2,12 +2,10 @@
  * See shard_quorum.h. Called by shard.c and publish.c. */
 #include "shard/shard_quorum.h"
 #include "base/bytes.h"
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "job/messages.h"
 #include "job/peers.h"
-#include "job/progress_token.h"
 #include "job/sim_rank.h"
 #include "model/layout.h"
 #include "shard/gather.h"

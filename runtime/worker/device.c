@@ -14,7 +14,6 @@
 #include "base/log.h"
 #include "job/progress_token.h"
 #include "model/compressor.h"
-#include "model/model.h"
 #include "model/stopwatch.h"
 #include "worker/compressor_ops.h"
 #include "worker/device.h"

@@ -4,7 +4,6 @@
 #include "compress/select.h"
 #include "compress/sparse.h"
 #include "job/peers.h"
-#include "job/progress_token.h"
 #include "model/compressor.h"
 #include "model/kept.h"
 #include "model/model.h"

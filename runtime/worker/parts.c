@@ -6,7 +6,6 @@
 #include "model/tiling.h"
 #include "worker/device.h"
 #include "job/state.h"
-#include "model/kept.h"
 #include "model/model.h"
 #include "worker/hooks.h"
 #include "worker/signal.h"

@@ -22,7 +22,6 @@
 #include "worker/push.h"
 #include "worker/watch.h"
 #include "worker/worker.h"
-#include "worker/worker_setup.h"
 #include <string.h>
 
 static int step_ends(struct worker *w)

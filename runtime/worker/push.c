@@ -3,7 +3,6 @@
  * worker half (worker.c) has passed through the phases. */
 #include "job/progress_token.h"
 #include "model/home.h"
-#include "model/kept.h"
 #include "model/model.h"
 #include "model/stopwatch.h"
 #include "worker/dense.h"
@@ -21,11 +20,8 @@
 #include "base/error.h"
 #include "worker/hooks.h"
 #include "worker/lazy.h"
-#include "worker/async.h"
 #include "worker/parts.h"
-#include "worker/pull.h"
 #include "worker/source.h"
-#include "worker/target.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -3,7 +3,6 @@
 #include "worker/signal.h"
 #include "base/shrink.h"
 #include "job/peers.h"
-#include "job/progress_token.h"
 #include "model/compressor.h"
 #include "model/kept.h"
 #include "model/model.h"

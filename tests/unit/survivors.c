@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The ranks of survivors.h. */
 #include "survivors.h"
-#include "compress/dense.h"
 #include "job/progress_token.h"
 #include "model/model.h"
 #include "shard/reduce.h"

@@ -4,7 +4,6 @@
  * on InfiniBand. A port without IP is written as its GID and P_Key: "gid:fe80::1/ffff". */
 #include "rdma/carrier.h"
 #include "rdma/verbs_record.h"
-#include "base/bytes.h"
 #include "rdma/transport.h"
 #include "sluice.h"
 #include "cases.h"

@@ -5,7 +5,6 @@
 #include "worker/lane.h"
 #include "worker/state.h"
 #include "ranks.h"
-#include "sent.h"
 #include "cases.h"
 #include <math.h>
 #include <string.h>

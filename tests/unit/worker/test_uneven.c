@@ -3,7 +3,6 @@
  * that has joined counts like one with zeros and keeps its residual, and refusals. */
 #include "four_tensors.h"
 #include "ranks.h"
-#include "model/kept.h"
 #include "worker/state.h"
 #include "cases.h"
 #include <string.h>
