@@ -4,7 +4,7 @@
  * bit. */
 #include "base/bytes.h"
 #include "shard/state.h"
-#include "ranks.h"
+#include "four_tensors.h"
 #include "thinned.h"
 #include "cases.h"
 #include "job/progress_token.h"
@@ -34,32 +34,10 @@ static const char *const recipes[] = {
 	"up=cyclic(0.05,chunks) down=all update=momentum(0.9)",
 	"up=sketch(0.02,3,2,4) down=all signal=momentum(0.5) memory=residual(outside)",
 };
-enum { RECIPES = sizeof recipes / sizeof *recipes, COUNT = 1500, STEPS = 5 };
+enum { RECIPES = sizeof recipes / sizeof *recipes, STEPS = 5 };
 
 static const uint32_t shard_counts[] = { 1, 2, 4, 7 };
 enum { SHARDINGS = sizeof shard_counts / sizeof *shard_counts };
-
-static const sluice_tensor tensors[] = {
-	{ "w1", 1000 },
-	{ "b1.bias", 20 },
-	{ "w2", 400 },
-	{ "b2.bias", 80 },
-};
-
-static sluice_model_attr attributes(const char *recipe, uint32_t shards)
-{
-	return ATTR(.count = COUNT, .tensors = tensors, .n_tensors = 4, .recipe = recipe,
-		    .shards = shards, .lr = 0.05f);
-}
-
-/* Makes heavy-tailed values, with a few exact zeros and ties. */
-static void fill_gradient(float *grad, size_t n, int rank, uint64_t step, const float *params)
-{
-	for (size_t i = 0; i < n; i++) {
-		float z = noise(1, step, (uint64_t)rank, i);
-		grad[i] = i % 11 == 0 ? 0 : i % 13 == 0 ? 0.25f : z * z * z + 0.1f * params[i];
-	}
-}
 
 struct runs {
 	int servers;
@@ -130,7 +108,7 @@ static int train_all(int rank, void *argument)
 		}
 		check_same(job, params, sizeof params);
 		for (uint64_t step = 1; step <= STEPS; step++) {
-			fill_gradient(grad, COUNT, rank, step, params);
+			fill_gradient(grad, rank, step, params);
 			CHECK_STEP(model, grad, params);
 			CHECK(step_of(model).steps == step);
 			digest = check_same(job, params, sizeof params);
@@ -192,11 +170,11 @@ TEST_IN_JOB(step__dense__is_plain_sgd_in_rank_order_to_the_bit, 1, 3, 4)
 	for (uint64_t step = 1; step <= 20; step++) {
 		float sum[COUNT] = { 0 }, lr = step > 10 ? 0.01f : 0.05f;
 		for (int w = 0; w < workers; w++) {
-			fill_gradient(grad, COUNT, w, step, want);
+			fill_gradient(grad, w, step, want);
 			for (int i = 0; i < COUNT; i++)
 				sum[i] += grad[i];
 		}
-		fill_gradient(grad, COUNT, rank, step, params);
+		fill_gradient(grad, rank, step, params);
 		CHECK_OK(sluice_set(model, SLUICE_LR, lr));
 		CHECK_OK(sluice_push(model, grad));
 		memset(grad, 0, sizeof grad); /* the caller may reuse grad */
@@ -217,7 +195,7 @@ static void read_late(sluice_job *job, int rank, void *argument)
 	float params[COUNT] = { 0 }, grad[COUNT];
 	sluice_model *model = rank_open(job, params, attributes(argument, 2));
 	for (uint64_t step = 1; step <= LATE_STEPS; step++) {
-		fill_gradient(grad, COUNT, rank, step, params);
+		fill_gradient(grad, rank, step, params);
 		CHECK_OK(sluice_push(model, grad));
 		if (rank == 2)
 			sleep_ms(5);
@@ -302,7 +280,7 @@ TEST_IN_JOB(step__shards_of_a_few_coordinates__same_bits_everywhere, 3)
 /* Two models of different shapes make steps in turn; one is closed and opened again. */
 TEST_IN_JOB(step__two_models_in_turn__do_not_disturb_each_other, 3)
 {
-	float a[COUNT] = { 0 }, b[333] = { 0 }, grad[COUNT];
+	float a[COUNT] = { 0 }, b[COUNT] = { 0 }, grad[COUNT];
 	sluice_model *first = NULL, *second = NULL;
 	sluice_model_attr large = attributes(recipes[2], 3);
 	sluice_model_attr small = ATTR(.count = 333, .recipe = recipes[0], .shards = 2);
@@ -310,9 +288,9 @@ TEST_IN_JOB(step__two_models_in_turn__do_not_disturb_each_other, 3)
 	for (int round = 0; round < 3; round++) {
 		CHECK_OK(sluice_model_open(job, &small, b, &second));
 		for (uint64_t step = 1; step <= 10; step++) {
-			fill_gradient(grad, COUNT, rank, step, a);
+			fill_gradient(grad, rank, step, a);
 			CHECK_OK(sluice_push(first, grad));
-			fill_gradient(grad, 333, rank, step, b);
+			fill_gradient(grad, rank, step, b);
 			CHECK_OK(sluice_push(second, grad));
 			CHECK_OK(sluice_pull(first, a));
 			CHECK_OK(sluice_pull(second, b));
