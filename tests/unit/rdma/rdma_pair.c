@@ -273,6 +273,17 @@ struct region *new_region(size_t bytes, unsigned access)
 	return region;
 }
 
+struct transfer transfer_of(enum transfer_kind kind, struct remote *remote, uint64_t offset,
+			    const struct region *local, size_t bytes)
+{
+	return (struct transfer){ .kind = kind,
+				  .remote = remote,
+				  .offset = offset,
+				  .local_region = local,
+				  .local = local->base,
+				  .bytes = bytes };
+}
+
 struct event next_imm(struct side *side, uint32_t imm)
 {
 	struct event event = next_event(side->t);

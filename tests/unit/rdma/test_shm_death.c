@@ -23,17 +23,6 @@
 
 static const struct transport_ops *const ops = &shm_transport;
 
-static struct transfer transfer(enum transfer_kind kind, struct remote *remote, uint64_t offset,
-				const struct region *local, size_t bytes)
-{
-	return (struct transfer){ .kind = kind,
-				  .remote = remote,
-				  .offset = offset,
-				  .local_region = local,
-				  .local = local->base,
-				  .bytes = bytes };
-}
-
 enum { LAST_WORDS = 6 };
 
 static void wait_for_killer(struct side *side)
@@ -47,7 +36,7 @@ static int speaks_then_is_killed(struct side *side)
 {
 	struct region *inbox = new_region(4096, REGION_WRITE), *local = new_region(4096, 0);
 	struct remote *to = swap_regions(side, inbox);
-	struct transfer x = transfer(TRANSFER_PUT_NOTIFY, to, 0, local, 4096);
+	struct transfer x = transfer_of(TRANSFER_PUT_NOTIFY, to, 0, local, 4096);
 	uint32_t i;
 
 	fill(local->base, 4096, 5);
@@ -105,7 +94,7 @@ TEST(peer__killed__last_words_come_first_then_gone_once)
 	CHECK(ops->sleep.arm(side.t) == 0);
 	CHECK(!readable(ops->sleep.fd(side.t), 0));
 	ops->sleep.disarm(side.t);
-	x = transfer(TRANSFER_PUT_NOTIFY, to, 0, local, 8);
+	x = transfer_of(TRANSFER_PUT_NOTIFY, to, 0, local, 8);
 	CHECK(ops->post(side.e, &x) == SLUICE_EPEER);
 	CHECK(((volatile uint8_t *)local->base)[0] == 0);
 	ops->remote_close(&to);
@@ -225,8 +214,8 @@ TEST(notify__receiver_died_asleep__gives_no_SIGPIPE)
 	end_child(child);
 	/* The death was not polled yet, and the dead peer's flag still says that it sleeps: this
 	 * post writes to its pipe. */
-	post_now(side.e, transfer(TRANSFER_PUT_NOTIFY, to, 0, local, 4096));
-	post_now(side.e, transfer(TRANSFER_PUT_NOTIFY, to, 0, local, 4096));
+	post_now(side.e, transfer_of(TRANSFER_PUT_NOTIFY, to, 0, local, 4096));
+	post_now(side.e, transfer_of(TRANSFER_PUT_NOTIFY, to, 0, local, 4096));
 	CHECK(next_event(side.t).kind == EVENT_GONE);
 	ops->remote_close(&to);
 	region_close(&local);
@@ -264,7 +253,7 @@ TEST(peer__ended__its_memory_stays_until_closed)
 	meet(&side);
 	meet(&side);
 	CHECK(child_status(child) == 0);
-	x = transfer(TRANSFER_GET, theirs, 0, mine, 4096);
+	x = transfer_of(TRANSFER_GET, theirs, 0, mine, 4096);
 	CHECK(ops->post(side.e, &x) == 0);
 	CHECK(filled(mine->base, 4096, 3));
 	CHECK(ops->poll(side.t, &event, 1) == 1 && event.kind == EVENT_DONE);

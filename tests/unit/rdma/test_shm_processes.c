@@ -25,17 +25,6 @@ static uint32_t messages = 100000, rounds = 5000;
 
 static const struct transport_ops *const ops = &shm_transport;
 
-static struct transfer transfer(enum transfer_kind kind, struct remote *remote, uint64_t offset,
-				const struct region *local, size_t bytes)
-{
-	return (struct transfer){ .kind = kind,
-				  .remote = remote,
-				  .offset = offset,
-				  .local_region = local,
-				  .local = local->base,
-				  .bytes = bytes };
-}
-
 /* ---- every size ------------------------------------------------------------ */
 
 static size_t nth_size(uint32_t i)
@@ -65,8 +54,9 @@ static int all_sizes(struct side *side)
 
 		fill(local->base, bytes, seed + (uint64_t)side->rank);
 		fill(offer->base, bytes, seed + 100 + (uint64_t)side->rank);
-		post_now(side->e, transfer(TRANSFER_PUT, to, offset, local, bytes / 2));
-		x = transfer(TRANSFER_PUT_NOTIFY, to, offset + bytes / 2, local, bytes - bytes / 2);
+		post_now(side->e, transfer_of(TRANSFER_PUT, to, offset, local, bytes / 2));
+		x = transfer_of(TRANSFER_PUT_NOTIFY, to, offset + bytes / 2, local,
+				bytes - bytes / 2);
 		x.local = (uint8_t *)local->base + bytes / 2;
 		x.imm = i;
 		post_now(side->e, x);
@@ -74,7 +64,7 @@ static int all_sizes(struct side *side)
 		CHECK(filled((uint8_t *)inbox->base + offset, bytes,
 			     seed + 1 - (uint64_t)side->rank));
 		meet(side);
-		x = transfer(TRANSFER_GET, from, 0, local, bytes);
+		x = transfer_of(TRANSFER_GET, from, 0, local, bytes);
 		x.cookie = i + 7;
 		post_now(side->e, x);
 		event = next_event(side->t);
@@ -142,8 +132,8 @@ static int send_more(struct traffic *f)
 	if (seq <= messages && ring_writer_free(&f->writer)) {
 		uint8_t *slot = (uint8_t *)f->staging->base + at;
 
-		x = transfer(TRANSFER_PUT_NOTIFY, f->to, at, f->staging,
-			     make_message(slot, seq, f->side->rank));
+		x = transfer_of(TRANSFER_PUT_NOTIFY, f->to, at, f->staging,
+				make_message(slot, seq, f->side->rank));
 		x.local = slot;
 		x.imm = (uint32_t)seq;
 		rc = pair_ops->post(f->side->e, &x);
@@ -154,7 +144,7 @@ static int send_more(struct traffic *f)
 		f->full |= rc != 0;
 	}
 	if (consumed >= f->told + SLOTS / 2 || (consumed == messages && f->told < consumed)) {
-		x = transfer(TRANSFER_PUT_NOTIFY, f->to, 0, f->staging, 0);
+		x = transfer_of(TRANSFER_PUT_NOTIFY, f->to, 0, f->staging, 0);
 		x.imm = CREDIT | (uint32_t)consumed;
 		rc = pair_ops->post(f->side->e, &x);
 		CHECK(rc == 0 || rc == SLUICE_EAGAIN);
@@ -249,7 +239,7 @@ static int ping_pong(struct side *side)
 {
 	struct region *inbox = new_region(64, REGION_WRITE), *local = new_region(64, 0);
 	struct remote *to = swap_regions(side, inbox);
-	struct transfer x = transfer(TRANSFER_PUT_NOTIFY, to, 0, local, 8);
+	struct transfer x = transfer_of(TRANSFER_PUT_NOTIFY, to, 0, local, 8);
 	uint32_t i;
 
 	for (i = 0; i < rounds; i++) {
@@ -284,7 +274,7 @@ static int tries_to_write(struct side *side)
 {
 	struct region *mine = new_region(4096, REGION_READ);
 	struct remote *theirs = swap_regions(side, mine);
-	struct transfer x = transfer(TRANSFER_PUT, theirs, 0, mine, 8);
+	struct transfer x = transfer_of(TRANSFER_PUT, theirs, 0, mine, 8);
 	struct {
 		int pid, fd;
 	} where = { 0, 0 }, unused = { 0, 0 };
