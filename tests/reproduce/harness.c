@@ -44,6 +44,16 @@ int step_push_pull(struct seat *seat)
 	return rc ? rc : sluice_pull(seat->model, seat->x);
 }
 
+int step_average(struct seat *seat)
+{
+	seat_gradient(seat, seat->x, seat->grad);
+	for (size_t j = 0; j < seat->run->problem->count; j++)
+		seat->x[j] -= seat->lr * seat->grad[j];
+	int rc = sluice_push(seat->model, seat->x);
+
+	return rc ? rc : sluice_pull(seat->model, seat->x);
+}
+
 /* ---- curves ---------------------------------------------------------------- */
 
 /* Returns the mean seconds per step so far. In a simulation they include the turns of other ranks.

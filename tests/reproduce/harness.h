@@ -67,6 +67,8 @@ struct outcome {
 int run_recipe(const struct run *run, struct outcome *out);
 /* The default step of a worker, for steps that add to it. */
 int step_push_pull(struct seat *seat);
+/* Makes a local step. Then a part of the parameters becomes the mean over the workers. */
+int step_average(struct seat *seat);
 /* Computes the gradient of this worker's batch in this step, at a point. */
 void seat_gradient(const struct seat *seat, const float *at, float *grad);
 /* Runs, returns the objective and frees x. Returns NaN if the run failed. */

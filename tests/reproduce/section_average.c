@@ -9,17 +9,6 @@ struct trained {
 	double loss, accuracy, volume; /* volume: bytes up, as a share of full communication */
 };
 
-/* Makes a local step. Then a part of the parameters becomes the mean over the workers. */
-static int step_and_average(struct seat *seat)
-{
-	seat_gradient(seat, seat->x, seat->grad);
-	for (size_t j = 0; j < seat->run->problem->count; j++)
-		seat->x[j] -= seat->lr * seat->grad[j];
-	int rc = sluice_push(seat->model, seat->x);
-
-	return rc ? rc : sluice_pull(seat->model, seat->x);
-}
-
 static int train(struct page *page, const struct problem *p, const char *label, const char *recipe,
 		 int averages, double full_bytes, struct trained *got, struct outcome *out)
 {
@@ -30,7 +19,7 @@ static int train(struct page *page, const struct problem *p, const char *label, 
 			   .lr = 0.3f,
 			   .steps = page->options.quick ? 32 : 256,
 			   .seed = 1,
-			   .step = averages ? step_and_average : NULL };
+			   .step = averages ? step_average : NULL };
 
 	page_curve(page, &run, "average", label, 16);
 	got->accuracy = accuracy_after(&run, out, &got->loss);

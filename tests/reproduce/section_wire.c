@@ -190,17 +190,6 @@ static void gaussian(const struct problem *p, const float *x, const struct sampl
 	draw_normals(&s, p->count, grad);
 }
 
-/* Makes a local step, after which parameters are averaged. */
-static int step_and_average(struct seat *seat)
-{
-	seat_gradient(seat, seat->x, seat->grad);
-	for (size_t j = 0; j < seat->run->problem->count; j++)
-		seat->x[j] -= seat->lr * seat->grad[j];
-	int rc = sluice_push(seat->model, seat->x);
-
-	return rc ? rc : sluice_pull(seat->model, seat->x);
-}
-
 static int count_messages(struct page *page, struct run *run, struct tally *t, struct outcome *out)
 {
 	size_t n = run->problem->count;
@@ -272,7 +261,7 @@ static void count_method(struct page *page, const struct method *m, const struct
 			   .lr = 0.1f,
 			   .steps = page->options.quick ? 4 : 20,
 			   .seed = 1,
-			   .step = strstr(m->recipe, "update=average") ? step_and_average : NULL };
+			   .step = strstr(m->recipe, "update=average") ? step_average : NULL };
 	struct outcome out;
 	char up[64], down[64];
 
