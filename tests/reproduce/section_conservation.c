@@ -15,7 +15,6 @@ enum { D = 200, WORKERS = 4 };
 
 /* Only one rank runs at a time, so all write here. */
 struct ledger {
-	const struct run *run;
 	float start[D];
 	float residual[WORKERS][D];
 	double moved[WORKERS][D],

@@ -33,7 +33,6 @@ struct way {
 	/* Checks that this side has pulled the same as the other side, which pulled into want. */
 	void (*compare)(struct side *s, const float *want);
 	void (*close)(struct side *s); /* frees the memory of open(); the model is already closed */
-	const void *own;
 };
 
 struct side {

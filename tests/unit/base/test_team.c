@@ -89,7 +89,7 @@ TEST(run__a_call_takes_long__another_thread_makes_the_next)
 /* ---- parts ------------------------------------------------------------------- */
 
 struct cover {
-	uint64_t unit, begin[TEAM_PARTS], end[TEAM_PARTS];
+	uint64_t begin[TEAM_PARTS], end[TEAM_PARTS];
 	struct team *inner; /* taken by the loop around this one */
 	atomic_int inner_parts;
 	unsigned char *seen;

@@ -291,7 +291,6 @@ TEST(job__auto_with_a_budget__all_ranks_use_the_code_of_the_first)
 struct saved {
 	char dir[SCRATCH_PATH];
 	uint64_t whole;
-	unsigned chosen;
 };
 
 static const int saves[] = { 1, 2, 4, 5, 17 };

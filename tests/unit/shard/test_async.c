@@ -142,8 +142,7 @@ TEST(async__four_processes__bound_holds)
 
 struct parking {
 	int pulls; /* 1: rank 1 pulls before it pushes again */
-	uint64_t refused, asked_bytes;
-	float newest;
+	uint64_t refused;
 };
 
 /* Rank 1 waits in a barrier while rank 0 makes far more steps than the bound allows, and then

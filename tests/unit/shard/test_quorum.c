@@ -5,12 +5,10 @@
 #include "job/progress_token.h"
 #include "job/state.h"
 #include "model/snapshot.h"
-#include "shard/gather.h"
 #include "shard/state.h"
 #include "worker/lane.h"
 #include "worker/local.h"
 #include "worker/state.h"
-#include "worker/upload.h"
 #include "ranks.h"
 #include "cases.h"
 #include "scratch.h"
@@ -30,7 +28,6 @@ struct ledger {
 	float drift[RANKS][PUSHES_MOST][N];
 	uint64_t counted_in[RANKS][PUSHES_MOST][SHARDS]; /* the publication with this drift */
 	float weight[RANKS];
-	float last[RANKS][N];
 };
 
 /* The ledger in which the shards of this rank write down what they count, or NULL. */
