@@ -182,15 +182,6 @@ struct one_group {
 	int servers, at_start, trained, in_region;
 };
 
-static int connected_in(const sluice_job *group)
-{
-	int n = 0;
-
-	for (int p = group->rank + 1; p < group->size; p++)
-		n += group->peers[p].control != NULL;
-	return n;
-}
-
 /* A group of all ranks but the first one, which is above SLUICE_MESH. */
 static int use_large_group(sluice_job *job, void *context)
 {
@@ -204,7 +195,7 @@ static int use_large_group(sluice_job *job, void *context)
 		CHECK_OK(sluice_barrier(job));
 		return 0;
 	}
-	seen->at_start += connected_in(group);
+	seen->at_start += connected_from(group);
 	CHECK_OK(sluice_sum(group, &ones, 1));
 	CHECK(ones == group->workers);
 	sluice_model *model = OPEN(group, params, .count = 400, .shards = 2, .lr = 1.0f / 1024,
@@ -216,9 +207,9 @@ static int use_large_group(sluice_job *job, void *context)
 		CHECK_OK(sluice_serve(model));
 	CHECK(!sluice_is_worker(group) || fabsf(params[0] + 3.0f / 1024) < 1e-6f);
 	sluice_model_close(&model);
-	seen->trained += connected_in(group);
+	seen->trained += connected_from(group);
 	ring(group);
-	seen->in_region += connected_in(group);
+	seen->in_region += connected_from(group);
 	CHECK_OK(sluice_barrier(group));
 	sluice_finalize(&group);
 	CHECK_OK(sluice_barrier(job));

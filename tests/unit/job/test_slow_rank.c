@@ -24,12 +24,6 @@ static sluice_model *open_model(sluice_job *job, uint32_t shards, float *params)
 	return model;
 }
 
-static int step_once(sluice_model *model, const float *grad, float *params)
-{
-	int rc = sluice_push(model, grad);
-	return rc ? rc : sluice_pull(model, params);
-}
-
 static int wait_for(atomic_int *value, int at_least)
 {
 	for (int waited = 0; waited < 60000 && atomic_load(value) < at_least; waited++)
@@ -57,7 +51,7 @@ static int stop_one(int rank, void *argument)
 	for (int step = 1; !rc && step < 1000000; step++) {
 		if (rank == 1 && step == 5)
 			raise(SIGSTOP);
-		rc = step_once(model, grad, params);
+		rc = try_step(model, grad, params);
 	}
 	CHECK(rc == SLUICE_EPEER && error_says("rank 1 (node n1) is lost", "no heartbeat"));
 	if (rank == 1) /* rank 1 continued too late */
@@ -128,7 +122,7 @@ static int work_long_in_a_step(int rank, void *argument)
 	for (int step = 1; step <= 4; step++) {
 		if (rank == 0 && step == 3)
 			hold_the_token_by(job, work_for_three_times_lost_after);
-		CHECK_OK(step_once(model, grad, params));
+		CHECK_OK(try_step(model, grad, params));
 		check_same(job, params, sizeof params);
 	}
 	CHECK(!hold);
@@ -162,7 +156,7 @@ static void hang_in_a_step(sluice_job *job, int rank, void *argument)
 	for (int step = 1; !rc && step < 1000000; step++) {
 		if (rank == 1 && step == 3)
 			hold_the_token_by(job, hang_until_given_up);
-		rc = step_once(model, grad, params);
+		rc = try_step(model, grad, params);
 	}
 	CHECK(rc == SLUICE_EPEER && error_says("rank 1 (node n1) is lost: its heartbeat continues",
 					       "made no progress for"));
@@ -273,7 +267,7 @@ static int wait_for_a_slow_one(int rank, void *argument)
 	for (int step = 1; step <= 5 && sluice_is_worker(job); step++) {
 		if (rank == 2 && step == 3)
 			sleep_ms(2 * lost_after_ms());
-		CHECK_OK(step_once(model, grad, params));
+		CHECK_OK(try_step(model, grad, params));
 		check_same(job, params, sizeof params);
 	}
 	/* Every owner of a shard has reported for which rank and step it waits. */
@@ -339,7 +333,7 @@ TEST_IN_JOB(push__slots_of_one_shard_stay_full__timeout_names_that_shard, 3)
 	float params[COUNT] = { 0 }, grad[COUNT] = { 1 };
 	sluice_model *model = open_model(job, 3, params);
 	log_capture();
-	CHECK_OK(step_once(model, grad, params));
+	CHECK_OK(try_step(model, grad, params));
 	if (rank) {
 		CHECK(sluice_barrier(job) == SLUICE_EPEER);
 	} else {
@@ -384,7 +378,7 @@ static int serve_for_long(int rank, void *argument)
 		rc = sluice_serve(model);
 	}
 	for (int step = 0; !rc && step < STEPS && sluice_is_worker(job); step++) {
-		rc = step_once(model, grad, params);
+		rc = try_step(model, grad, params);
 		sleep_ms(3 * serving->limit_ms * slowness() / 2 / STEPS);
 		look_at_the_clock(serving, &since_ns);
 	}
