@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "base/bytes.h"
 #include "gpu.h"
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -125,4 +126,29 @@ void *memory(size_t bytes)
 	assert_non_null(p);
 	memset(p, POISON, bytes + 1);
 	return p;
+}
+
+const struct value_coding gpu_codings[GPU_CODINGS] = {
+	{ .type = VALUE_F32 },
+	{ .type = VALUE_F16 },
+	{ .type = VALUE_BF16 },
+	{ .type = VALUE_UNIFORM, .bits = 1, .block = 64 },
+	{ .type = VALUE_UNIFORM, .bits = 3, .block = 8 },
+	{ .type = VALUE_UNIFORM, .bits = 8, .block = 512 },
+	{ .type = VALUE_GRID, .bits = 1 },
+	{ .type = VALUE_GRID, .bits = 5 },
+	{ .type = VALUE_TWOMEANS, .bits = 2, .block = UNIFORM_BLOCK },
+	{ .type = VALUE_E3M0, .bits = 4, .block = UNIFORM_BLOCK },
+};
+
+float gpu_value(int kind, struct random *r)
+{
+	uint32_t bits = random_bits(r);
+
+	switch (kind % 4) {
+	case 0: return random_normal(r);
+	case 1: return bits_float(bits & 0x807fffff);                /* denormal */
+	case 2: return bits_float((bits & 0x80ffffff) + 0x7e000000); /* nearly the largest value */
+	default: return bits & 1 ? -0.0f : random_normal(r) * 1e-6f;
+	}
 }

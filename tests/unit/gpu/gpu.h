@@ -4,6 +4,8 @@
 #ifndef TESTS_UNIT_GPU_H
 #define TESTS_UNIT_GPU_H
 #include "base/device_kernels.h"
+#include "compress/quantize.h"
+#include "random.h"
 #include "tests/gpu/emulation/counts.h"
 
 /* Fail the test if there is no module or no device. */
@@ -23,6 +25,11 @@ void gpu_fetch(void *to, const void *there, size_t bytes);
 /* Returns poisoned host memory, one byte more than requested. The caller frees it with free(). */
 enum { POISON = 0x5a };
 void *memory(size_t bytes);
+/* Value codings of every type. */
+enum { GPU_CODINGS = 10 };
+extern const struct value_coding gpu_codings[GPU_CODINGS];
+/* Returns a random value. Some kinds have denormals, huge values, and zeros of both signs. */
+float gpu_value(int kind, struct random *r);
 /* Returns the counts of device calls since the last call. On a real GPU nothing is counted, and the
  * result is 0. */
 int gpu_count(struct emulated_counts *out);

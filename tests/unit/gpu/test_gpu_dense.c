@@ -280,26 +280,12 @@ static void run(const struct variant *v)
 	side_close(&s);
 }
 
-static const struct value_coding codings[] = {
-	{ .type = VALUE_F32 },
-	{ .type = VALUE_F16 },
-	{ .type = VALUE_BF16 },
-	{ .type = VALUE_UNIFORM, .bits = 1, .block = 64 },
-	{ .type = VALUE_UNIFORM, .bits = 3, .block = 8 },
-	{ .type = VALUE_UNIFORM, .bits = 8, .block = 512 },
-	{ .type = VALUE_GRID, .bits = 1 },
-	{ .type = VALUE_GRID, .bits = 5 },
-	{ .type = VALUE_TWOMEANS, .bits = 2, .block = UNIFORM_BLOCK },
-	{ .type = VALUE_E3M0, .bits = 4, .block = UNIFORM_BLOCK },
-};
-enum { CODINGS = sizeof(codings) / sizeof(codings[0]) };
-
 TEST(push_dense__any_coding__has_the_bytes_of_the_encoder)
 {
-	for (size_t c = 0; c < CODINGS; c++)
+	for (size_t c = 0; c < GPU_CODINGS; c++)
 		for (int fresh = 0; fresh < 2; fresh++)
 			for (int velocity = 0; velocity < 2; velocity++)
-				run(&(struct variant){ .coding = codings[c],
+				run(&(struct variant){ .coding = gpu_codings[c],
 						       .parts = 5,
 						       .fresh = fresh,
 						       .velocity = velocity,
@@ -312,8 +298,8 @@ TEST(push_dense__any_number_of_parts_and_blocks__has_the_bytes_of_the_encoder)
 	static const size_t numbers[] = { 1, 2, 3, PARTS_MOST };
 
 	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
-		for (size_t c = 0; c < CODINGS; c++)
-			run(&(struct variant){ .coding = codings[c],
+		for (size_t c = 0; c < GPU_CODINGS; c++)
+			run(&(struct variant){ .coding = gpu_codings[c],
 					       .parts = numbers[i],
 					       .blocks = (unsigned)(c + i) % 4,
 					       .bad_step = STEPS });
@@ -325,8 +311,8 @@ TEST(push_dense__any_type_of_gradients__has_the_bytes_of_the_encoder)
 				     SLUICE_F8_E5M2 };
 
 	for (size_t t = 0; t < sizeof(types) / sizeof(types[0]); t++)
-		for (size_t c = 0; c < CODINGS; c += 2)
-			run(&(struct variant){ .coding = codings[c],
+		for (size_t c = 0; c < GPU_CODINGS; c += 2)
+			run(&(struct variant){ .coding = gpu_codings[c],
 					       .parts = 3,
 					       .type = types[t],
 					       .fresh = (int)t % 2,
@@ -336,9 +322,9 @@ TEST(push_dense__any_type_of_gradients__has_the_bytes_of_the_encoder)
 
 TEST(push_dense__of_a_refused_gradient__is_empty_and_changes_nothing)
 {
-	for (size_t c = 0; c < CODINGS; c++)
+	for (size_t c = 0; c < GPU_CODINGS; c++)
 		for (int velocity = 0; velocity < 2; velocity++)
-			run(&(struct variant){ .coding = codings[c],
+			run(&(struct variant){ .coding = gpu_codings[c],
 					       .parts = 3,
 					       .type = c % 2 ? SLUICE_BF16 : SLUICE_F32,
 					       .velocity = velocity,
@@ -359,8 +345,8 @@ TEST(push_dense__of_a_refused_gradient__may_send_what_is_left)
 
 TEST(push_dense__bad_values_as_zeros__are_counted)
 {
-	for (size_t c = 0; c < CODINGS; c += 3)
-		run(&(struct variant){ .coding = codings[c],
+	for (size_t c = 0; c < GPU_CODINGS; c += 3)
+		run(&(struct variant){ .coding = gpu_codings[c],
 				       .parts = 2,
 				       .zero = 1,
 				       .velocity = c % 2 != 0,

@@ -23,18 +23,6 @@ struct list {
 	float *value;
 };
 
-static float value_of(int kind, struct random *r)
-{
-	uint32_t bits = random_bits(r);
-
-	switch (kind % 4) {
-	case 0: return random_normal(r);
-	case 1: return bits_float(bits & 0x807fffff);                /* denormal */
-	case 2: return bits_float((bits & 0x80ffffff) + 0x7e000000); /* nearly the largest value */
-	default: return bits & 1 ? -0.0f : random_normal(r) * 1e-6f;
-	}
-}
-
 /* Lists about one in `every` coordinates of a span, clustered by kind. */
 static struct list list_of(uint32_t span, uint32_t every, int kind, struct random *r)
 {
@@ -51,7 +39,7 @@ static struct list list_of(uint32_t span, uint32_t every, int kind, struct rando
 		if (!take)
 			continue;
 		l.index[l.count] = i;
-		l.value[l.count++] = value_of(kind, r);
+		l.value[l.count++] = gpu_value(kind, r);
 	}
 	return l;
 }
@@ -157,7 +145,7 @@ TEST(pack__any_width_of_gaps)
 			if (next >= l.span)
 				break;
 			l.index[l.count] = (uint32_t)next++;
-			l.value[l.count++] = value_of(0, &r);
+			l.value[l.count++] = gpu_value(0, &r);
 		}
 		l.span = (uint32_t)next + 5 > 100000 ? (uint32_t)next + 5 : 100000;
 		expect_same_bytes(&l, VALUE_F16, densest, seen);
@@ -387,23 +375,11 @@ static void push_steps(size_t n, size_t k, struct value_coding coding, struct ra
 TEST(push__each_part_has_the_bytes_and_the_checksum_of_the_encoder)
 {
 	static const size_t ks[] = { 0, 1, 50, 3000, 5 * PART };
-	static const struct value_coding codings[] = {
-		{ .type = VALUE_F32 },
-		{ .type = VALUE_F16 },
-		{ .type = VALUE_BF16 },
-		{ .type = VALUE_UNIFORM, .bits = 1, .block = 64 },
-		{ .type = VALUE_UNIFORM, .bits = 3, .block = 8 },
-		{ .type = VALUE_UNIFORM, .bits = 8, .block = 512 },
-		{ .type = VALUE_GRID, .bits = 1 },
-		{ .type = VALUE_GRID, .bits = 5 },
-		{ .type = VALUE_TWOMEANS, .bits = 2, .block = UNIFORM_BLOCK },
-		{ .type = VALUE_E3M0, .bits = 4, .block = UNIFORM_BLOCK },
-	};
 	struct random r = { 77 };
 
 	for (size_t i = 0; i < sizeof(ks) / sizeof(ks[0]); i++)
-		for (size_t c = 0; c < sizeof(codings) / sizeof(codings[0]); c++)
-			push_steps(5 * PART, ks[i], codings[c], &r);
+		for (size_t c = 0; c < GPU_CODINGS; c++)
+			push_steps(5 * PART, ks[i], gpu_codings[c], &r);
 }
 
 /* Each part has a team of blocks, or each block has several parts. All cases also assert that a
@@ -527,7 +503,7 @@ static float few_bits_value(int kind, uint32_t i, struct random *r)
 	case 4: return 0;
 	case 5: return i / 40 % 2 ? 0.0f : 3.0f; /* blocks of zeros, and blocks of ties */
 	case 6: return random_bits(r) & 1 ? FLT_MAX : -FLT_MAX;
-	default: return value_of(kind, r);
+	default: return gpu_value(kind, r);
 	}
 }
 

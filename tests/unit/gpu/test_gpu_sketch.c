@@ -11,19 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Some kinds have denormals, huge values, and zeros of both signs. */
-static float value_of(int kind, struct random *r)
-{
-	uint32_t bits = random_bits(r);
-
-	switch (kind % 4) {
-	case 0: return random_normal(r);
-	case 1: return bits_float(bits & 0x807fffff);
-	case 2: return bits_float((bits & 0x80ffffff) + 0x7e000000);
-	default: return bits & 1 ? -0.0f : random_normal(r) * 1e-6f;
-	}
-}
-
 /* ---- alone ----------------------------------------------------------------- */
 
 static void compare_sketch(uint32_t n, uint32_t rows, uint32_t columns, int kind)
@@ -35,7 +22,7 @@ static void compare_sketch(uint32_t n, uint32_t rows, uint32_t columns, int kind
 	struct device_sketch *s;
 
 	for (uint32_t i = 0; i < n; i++)
-		x[i] = kind && random_bits(&r) % 3 ? 0.0f : value_of(kind, &r);
+		x[i] = kind && random_bits(&r) % 3 ? 0.0f : gpu_value(kind, &r);
 	for (uint32_t i = 0; i < rows * columns; i++)
 		here[i] = random_normal(&r); /* the sketch is added to these values */
 	float *x_there = gpu_memory(x, (size_t)n * 4), *there = gpu_memory(here, cells);
@@ -235,7 +222,7 @@ TEST(push_sketches__each_part_has_its_sketch_and_then_its_values)
 						  .parts = g.parts };
 
 		for (size_t i = 0; i < N; i++)
-			grad[i] = value_of(step % 2 * 3, &r);
+			grad[i] = gpu_value(step % 2 * 3, &r);
 		if (refused)
 			grad[4321] = NAN;
 		for (size_t i = 0; i < N && !refused; i++)
