@@ -49,6 +49,13 @@ static struct holding add_holding(struct keep *rank, const struct shard_layout *
 	return at;
 }
 
+/* Each fragment is spread over all owners. Neighbouring shards have different owners, so that a
+ * range that is pushed alone, such as one bucket of gradients, does not go to a single rank. */
+static uint64_t usual_owner(uint32_t shard, uint32_t shards, uint32_t owners)
+{
+	return shards < owners ? (uint64_t)shard * owners / shards : shard % owners;
+}
+
 int holdings_make(const struct layout *l, uint32_t holders, struct holdings **out)
 {
 	const uint32_t first = l->workers < l->size ? (uint32_t)l->workers : 0;
@@ -65,10 +72,9 @@ int holdings_make(const struct layout *l, uint32_t holders, struct holdings **ou
 	h->holders = holders;
 	const uint32_t shards = l->n_shards / l->n_fragments;
 
-	/* Each fragment is spread over all owners. */
 	for (uint32_t s = 0; s < l->n_shards; s++)
 		for (uint32_t k = 0; k < holders; k++) {
-			const uint64_t owner = (uint64_t)(s % shards) * owners / shards + k;
+			const uint64_t owner = usual_owner(s % shards, shards, owners) + k;
 			const uint32_t rank = first + (uint32_t)(owner % owners);
 			struct holding *at = &h->at[s * holders + k];
 
