@@ -57,6 +57,7 @@ struct lanes {
 	int reading;     /* number of shards with a READ under way */
 	uint64_t reading_since; /* for the trace */
 	uint64_t awaits;        /* the step for which lanes_await_slots() waits */
+	uint8_t *lacks;         /* [rank]: 1 if READs of its short shards wait; see lanes_read() */
 };
 
 static struct shard_io *io_of(const struct lanes *lanes, uint32_t shard)
@@ -135,9 +136,10 @@ int lanes_open(const struct lanes_attr *attr, struct lanes **out)
 		lanes->of = *attr;
 		lanes->io = calloc(l->n_shards, sizeof(*lanes->io));
 		lanes->to = calloc((size_t)l->n_shards * holders, sizeof(*lanes->to));
+		lanes->lacks = calloc((size_t)attr->job->size, sizeof(*lanes->lacks));
 		lanes->holders = holders;
 	}
-	if (!lanes || !lanes->io || !lanes->to)
+	if (!lanes || !lanes->io || !lanes->to || !lanes->lacks)
 		return fail(SLUICE_ENOMEM,
 			    "no memory for this worker's message queues to %u shards", l->n_shards);
 	int rc = region_open(lanes_memory(l), 0, "staging", &lanes->staging);
@@ -167,6 +169,7 @@ void lanes_close(struct lanes **lanes)
 	region_close(&(*lanes)->staging);
 	free((*lanes)->io);
 	free((*lanes)->to);
+	free((*lanes)->lacks);
 	free(*lanes);
 	*lanes = NULL;
 }
@@ -609,22 +612,20 @@ void lane_read_snapshot(struct lanes *lanes, uint32_t shard, size_t offset, size
 	read_bytes(lanes, shard, lane->to->at.snapshot_offset + offset, bytes);
 }
 
-/* Returns the end of the shards, from this one on, that one rank holds and that are exchanged in
- * the same steps. *lacks is 1 if one of them is short and has not announced publication `wanted`.
- */
-static uint32_t together(const struct lanes *lanes, uint32_t shard, uint64_t wanted, int *lacks)
+/* Marks each rank that holds a short shard of this fragment that has not announced publication
+ * `wanted`. Returns the end of the fragment, of which this is the first shard. */
+static uint32_t mark_lacking(struct lanes *lanes, uint32_t shard, uint64_t wanted)
 {
 	const struct layout *l = lanes->of.layout;
-	const int rank = lane_from(lanes, shard)->to->at.rank;
 	const uint32_t fragment = l->shards[shard].fragment;
 	uint32_t s = shard;
 
-	*lacks = 0;
-	for (; s < l->n_shards && l->shards[s].fragment == fragment &&
-	       lane_from(lanes, s)->to->at.rank == rank;
-	     s++)
-		*lacks |= lane_version(lanes, s) < wanted && lane_have(lanes, s) < wanted &&
-			  shard_is_short(&l->shards[s], l->workers);
+	memset(lanes->lacks, 0, (size_t)lanes->of.job->size);
+	for (; s < l->n_shards && l->shards[s].fragment == fragment; s++)
+		lanes->lacks[lane_from(lanes, s)->to->at.rank] |= lane_version(lanes, s) < wanted &&
+								  lane_have(lanes, s) < wanted &&
+								  shard_is_short(&l->shards[s],
+										 l->workers);
 	return s;
 }
 
@@ -632,18 +633,19 @@ int lanes_read(struct lanes *lanes, uint64_t wanted)
 {
 	const struct layout *l = lanes->of.layout;
 	struct lap lap = { 0 };
-	int reads = 0, others = 0, lacks = 0;
+	int reads = 0, others = 0;
 
 	for (uint32_t s = 0, end = 0; s < l->n_shards && !lanes->of.job->failure.code; s++) {
 		if (s == end)
-			end = lanes->shared ? together(lanes, s, wanted, &lacks) : l->n_shards;
+			end = lanes->shared ? mark_lacking(lanes, s, wanted) : l->n_shards;
 		if (!lane_announced(lanes, s, wanted))
 			continue;
 		if (lane_copies(lanes, s)) {
 			others = 1;
 			continue;
 		}
-		if (lacks && shard_is_short(&l->shards[s], l->workers))
+		if (lanes->lacks[lane_from(lanes, s)->to->at.rank] &&
+		    shard_is_short(&l->shards[s], l->workers))
 			continue;
 		if (!reads++) {
 			lap = stopwatch_begin();

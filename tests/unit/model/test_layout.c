@@ -48,7 +48,7 @@ static void check_shards(const struct layout *l, int servers)
 {
 	uint64_t at = 0;
 	uint32_t least = UINT32_MAX, most = 0;
-	int owner = 0;
+	const int owners = servers ? servers : l->size;
 	for (uint32_t i = 0; i < l->n_shards; i++) {
 		const struct shard_layout *s = &l->shards[i];
 		assert_int_equal(s->begin, at);
@@ -56,10 +56,12 @@ static void check_shards(const struct layout *l, int servers)
 		least = s->span < least ? s->span : least;
 		most = s->span > most ? s->span : most;
 		const int rank = holdings_at(l->holdings, i, 0)->rank;
-		assert_true(rank >= owner && rank < l->size);
-		owner = rank;
-		if (servers)
-			assert_true(owner >= l->workers);
+		assert_in_range(rank, l->size - owners, l->size - 1);
+		if (l->n_fragments == 1 && l->n_shards >= (uint32_t)owners) {
+			assert_int_equal(rank, l->size - owners + (int)i % owners);
+			assert_int_equal(holdings_at(l->holdings, i, 0)->notice_index,
+					 (int)i / owners);
+		}
 		assert_true(s->up_capacity >= 1 && s->up_capacity <= s->span);
 		assert_true(s->down_capacity >= 1 && s->down_capacity <= s->span);
 		assert_true(s->exempt <= s->up_capacity && s->exempt <= s->down_capacity);

@@ -219,10 +219,10 @@ static int rank_of(uint32_t shard, uint32_t k)
 
 TEST(turn__seven_shards_of_three_ranks__takes_turns_from_the_next_rank_on)
 {
-	/* Ranks 0, 1 and 2 hold shards 0 to 2, 3 and 4, and 5 and 6. */
-	static const uint32_t turns[RANKS][7] = { { 3, 5, 4, 6, 0, 1, 2 },
-						  { 5, 0, 6, 1, 2, 3, 4 },
-						  { 0, 3, 1, 4, 2, 5, 6 } };
+	/* Rank 0 holds shards 0, 3 and 6, rank 1 shards 1 and 4, and rank 2 shards 2 and 5. */
+	static const uint32_t turns[RANKS][7] = { { 1, 2, 4, 5, 0, 3, 6 },
+						  { 2, 0, 5, 3, 6, 1, 4 },
+						  { 0, 1, 3, 4, 6, 2, 5 } };
 	const sluice_model_attr attr = { .size = sizeof(attr), .count = 64, .shards = 7 };
 	sluice_model *model = &w.model;
 
