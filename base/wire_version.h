@@ -4,6 +4,6 @@
 /* The version of everything that ranks exchange: records, messages and the contents of shared
  * memory. Ranks with different versions refuse each other. */
 #ifndef SLUICE_WIRE_VERSION
-#define SLUICE_WIRE_VERSION 11
+#define SLUICE_WIRE_VERSION 12
 #endif
 #endif
