@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Looks a word up in a list of known ones, and finds what a mistyped one was meant to be. */
+ * Searches a list of known words, and suggests one for a mistyped word. */
 #ifndef BASE_NEAREST_H
 #define BASE_NEAREST_H
 #include <stddef.h>

@@ -66,7 +66,7 @@ def loss_of(model, x, y):
 def adamw(parameters, lr, betas):
     """Returns an AdamW that makes its step in one pass over memory, if torch has one for processors.
 
-    The other one takes the roots of all variances in a pass of its own, which is slow where they are zero. Sparse means
+    The other one takes the roots of all variances in a separate pass, which is slow where they are zero. Sparse means
     leave many of them at zero.
     """
     version = [int(part) for part in torch.__version__.split(".")[:2]]

@@ -418,7 +418,7 @@ class Model:
         """This rank's part of the state without the other ranks: not collective, between two steps.
 
         The parts that all workers save after the same step form one save. The part of one rank alone cannot be
-        loaded. Not with signal=innovation or global in the recipe.
+        loaded. Not with signal=innovation, global or quorum= in the recipe.
         """
         return self._state(_abi.CONSTANTS["SLUICE_STATE_PART"])
 

@@ -73,10 +73,11 @@ static int check_pair(sluice_model *from, sluice_model *to)
 			    "sluice_model_open",
 			    hand_over);
 	if (to->took_over)
-		return fail(SLUICE_EINVAL,
-			    "%s: the new model has already taken over values, and would send them "
-			    "twice; call it once, and then close the old model",
-			    hand_over);
+		return fail(
+			SLUICE_EINVAL,
+			"%s: the new model has already taken over values, and would send the same "
+			"values again; call it once for each new model",
+			hand_over);
 	rc = check_residual(from, "old");
 	if (!rc)
 		rc = check_residual(to, "new");

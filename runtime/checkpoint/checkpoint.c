@@ -178,8 +178,8 @@ static int check_own_dir(const sluice_model *model, const char *dir)
 		if (other && other != model && other->saved_in == digest)
 			return fail(SLUICE_EINVAL,
 				    "%s has a checkpoint of model %u, which is still open, and one "
-				    "of model %u would replace it: give each model a directory of "
-				    "its own",
+				    "of model %u would replace it: give each model its own "
+				    "directory",
 				    dir, other->id, model->id);
 	}
 	return 0;
@@ -298,8 +298,7 @@ static int find_latest(struct meeting *m, const char *dir, struct checkpoint_sum
 	return 0;
 }
 
-/* Compares the step with the one in LATEST. Only one rank has read LATEST, so the others compare
- * with the step of that rank. */
+/* Refuses the step of a checkpoint that no job can reach. */
 static int check_step(const struct meeting *m)
 {
 	if (m->place.step > STEPS_MOST)

@@ -142,7 +142,7 @@ int checkpoint_lock(const char *dir, int *lock_out)
 	*lock_out = -1;
 	return taken ? fail(SLUICE_EIO,
 			    "another job saves a checkpoint in %s at this moment: give each job "
-			    "and each model a directory of its own",
+			    "and each model its own directory",
 			    dir) :
 		       0;
 }
@@ -151,7 +151,7 @@ void checkpoint_unlock(int *lock)
 {
 	if (*lock < 0)
 		return;
-	flock(*lock, LOCK_UN); /* also for forked children that have the descriptor */
+	flock(*lock, LOCK_UN); /* a forked child that has the descriptor would keep the lock */
 	close(*lock);
 	*lock = -1;
 }
@@ -473,9 +473,9 @@ void checkpoint_clean(const struct checkpoint_place *place, struct checkpoint_ot
 		folder_path(&old, folder);
 		if (outdated && may_be_latest(&old))
 			log_line(LOG_WARN, "runtime",
-				 "another job has saved a checkpoint in %s, too, which replaced "
-				 "that of this job: give each job and each model a directory of "
-				 "its own",
+				 "LATEST of %s could not be read, or names a checkpoint that "
+				 "another job has saved there since: give each job and each model "
+				 "its own directory",
 				 place->dir);
 		else if (outdated)
 			remove_generation(folder);

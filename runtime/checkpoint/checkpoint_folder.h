@@ -34,7 +34,8 @@ struct checkpoint_manifest {
 int checkpoint_dir(const char *dir, int make, char absolute[CHECKPOINT_DIR_BYTES]);
 /* Reserves dir, an absolute path, until checkpoint_unlock(), because two jobs that save into one
  * directory at the same time remove each other's files. Fails with SLUICE_EIO if another job has
- * reserved it. *lock_out becomes -1 on a file system that has no such locks. */
+ * reserved it. On NFS only jobs whose rank 0 is on the same node notice each other. *lock_out
+ * becomes -1 if dir cannot be locked. */
 int checkpoint_lock(const char *dir, int *lock_out);
 void checkpoint_unlock(int *lock);
 /* Creates the directory of a new generation and fills in place->generation. Returns 0 or

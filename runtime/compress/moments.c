@@ -38,9 +38,9 @@ static void end_group(struct moment_sum *s)
 	memset(&s->of_group, 0, sizeof(s->of_group));
 }
 
-/* Sums the terms x and x^2 of a tile, and then neighbours. A row has MOMENT_ROW / 2 such sums. Some
- * columns stay in registers through all rows. A pass over columns meets no line of memory in
- * order, so it prefetches those of the next tile. first: may be NULL. */
+/* Adds x and x^2 of a tile, and then neighbours, so each array gets MOMENT_ROW / 2 sums. The sums
+ * of 8 columns stay in registers through all rows. These reads are not in the order of memory, so
+ * the next tile is prefetched. first: may be NULL. */
 __attribute__((always_inline)) static inline void add_rows(const float *x, double *first,
 							   double *second)
 {

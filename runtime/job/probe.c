@@ -214,8 +214,8 @@ static void log_no_address(int rank, const char *allowed)
 			 effect);
 	else
 		log_line(LOG_WARN, "runtime",
-			 "rank %d: no interface of this node that is up is one of "
-			 "SLUICE_CONTROL_INTERFACE=%s, so %s; name one of this node",
+			 "rank %d: SLUICE_CONTROL_INTERFACE=%s names no interface of this node "
+			 "that is up, so %s; name one",
 			 rank, allowed, effect);
 }
 

@@ -612,8 +612,8 @@ void lane_read_snapshot(struct lanes *lanes, uint32_t shard, size_t offset, size
 	read_bytes(lanes, shard, lane->to->at.snapshot_offset + offset, bytes);
 }
 
-/* Marks each rank that holds a short shard of this fragment that has not announced publication
- * `wanted`. Returns the end of the fragment, of which this is the first shard. */
+/* Marks the rank of each short shard that has not announced publication `wanted`, in the fragment
+ * that begins with this shard. Returns the end of the fragment. */
 static uint32_t mark_lacking(struct lanes *lanes, uint32_t shard, uint64_t wanted)
 {
 	const struct layout *l = lanes->of.layout;
@@ -622,10 +622,9 @@ static uint32_t mark_lacking(struct lanes *lanes, uint32_t shard, uint64_t wante
 
 	memset(lanes->lacks, 0, (size_t)lanes->of.job->size);
 	for (; s < l->n_shards && l->shards[s].fragment == fragment; s++)
-		lanes->lacks[lane_from(lanes, s)->to->at.rank] |= lane_version(lanes, s) < wanted &&
-								  lane_have(lanes, s) < wanted &&
-								  shard_is_short(&l->shards[s],
-										 l->workers);
+		if (shard_is_short(&l->shards[s], l->workers) && lane_version(lanes, s) < wanted &&
+		    lane_have(lanes, s) < wanted)
+			lanes->lacks[lane_from(lanes, s)->to->at.rank] = 1;
 	return s;
 }
 

@@ -123,8 +123,8 @@ static void sum_groups(void *context, unsigned part, uint64_t begin, uint64_t en
 	}
 }
 
-/* Returns the sum of the signal's squares, for clip=. The order is that of GPUs. If all values are
- * finite, so is the sum, because no square of a float comes near the limit of doubles. */
+/* Returns the sum of the signal's squares, for clip=. The order is that of GPUs. The sum is finite
+ * exactly if all values are, because no square of a float comes near the limit of doubles. */
 static double sum_squares(const struct worker *w, const struct input *in)
 {
 	struct moment_sum sum = { .tiles = 0 };

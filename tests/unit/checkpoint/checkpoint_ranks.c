@@ -74,7 +74,7 @@ static void open_rank(int rank, uint64_t step)
 	for (uint32_t s = 0; s < SHARDS; s++) {
 		r->layout[s].begin = COUNT * s / SHARDS;
 		r->layout[s].span = (uint32_t)(COUNT * (s + 1) / SHARDS - r->layout[s].begin);
-		if (first + (int)s * owners / SHARDS == rank)
+		if (first + (int)s % owners == rank)
 			r->shards[model->n_own++] = (struct shard){
 				.at = &r->layout[s],
 				.id = s,

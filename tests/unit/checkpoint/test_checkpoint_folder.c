@@ -328,7 +328,7 @@ CASE(lock__of_a_second_job__fails_until_the_first_is_done)
 	assert_true(first >= 0);
 	assert_int_equal(checkpoint_lock(f->dir, &second), SLUICE_EIO);
 	assert_int_equal(second, -1);
-	assert_non_null(strstr(sluice_last_error(), "directory of its own"));
+	assert_non_null(strstr(sluice_last_error(), "its own directory"));
 	assert_non_null(strstr(sluice_last_error(), f->dir));
 	checkpoint_unlock(&second);
 	checkpoint_unlock(&first);

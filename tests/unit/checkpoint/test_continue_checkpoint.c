@@ -253,7 +253,7 @@ static void save_two_models(sluice_job *job, int rank, void *dir)
 	CHECK_OK(sluice_model_open(job, &attr, params, &other));
 	CHECK_OK(sluice_checkpoint(one, dir));
 	CHECK(sluice_checkpoint(other, dir) == SLUICE_EINVAL);
-	CHECK(error_says("has a checkpoint of model 0, which is still open", "of its own"));
+	CHECK(error_says("has a checkpoint of model 0, which is still open", "its own directory"));
 	CHECK_OK(sluice_checkpoint(one, dir));
 	CHECK_OK(sluice_restore(other, dir, params, NULL));
 	sluice_model_close(&one);

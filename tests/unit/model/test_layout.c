@@ -57,11 +57,11 @@ static void check_shards(const struct layout *l, int servers)
 		most = s->span > most ? s->span : most;
 		const int rank = holdings_at(l->holdings, i, 0)->rank;
 		assert_in_range(rank, l->size - owners, l->size - 1);
-		if (l->n_fragments == 1 && l->n_shards >= (uint32_t)owners) {
-			assert_int_equal(rank, l->size - owners + (int)i % owners);
-			assert_int_equal(holdings_at(l->holdings, i, 0)->notice_index,
-					 (int)i / owners);
-		}
+		const int each = (int)(l->n_shards / l->n_fragments), k = (int)i % each;
+		assert_int_equal(rank, l->size - owners +
+					       (each < owners ? k * owners / each : k % owners));
+		if (l->n_fragments == 1 && each >= owners)
+			assert_int_equal(holdings_at(l->holdings, i, 0)->notice_index, k / owners);
 		assert_true(s->up_capacity >= 1 && s->up_capacity <= s->span);
 		assert_true(s->down_capacity >= 1 && s->down_capacity <= s->span);
 		assert_true(s->exempt <= s->up_capacity && s->exempt <= s->down_capacity);

@@ -59,7 +59,7 @@ uint64_t scramble(uint64_t x);
 
 /* Discards log lines in tests of refusals. Returns their number since the last call. */
 int quiet_log(void);
-/* A transfer between the beginning of the local region and the offset of the remote one. */
+/* Returns a transfer between the beginning of the local region and an offset of the remote one. */
 struct transfer transfer_of(enum transfer_kind kind, struct remote *remote, uint64_t offset,
 			    const struct region *local, size_t bytes);
 /* Both end the process if they fail. next_imm() waits for the next event, which must be this notice

@@ -521,7 +521,8 @@ TEST(recipe_parse__fragments_that_do_not_fit__are_refused)
 	expect_refused("signal=drift when=every(30),late(30)",
 		       "\"when=every(30),late(30)\"|begins after 30 steps|a smaller number");
 	expect_refused("signal=drift when=every(30),late(10),fragments(3)", "a smaller number");
-	expect_refused("signal=drift when=every(1),late(1)", "begins after 1 step,|or leave late() out");
+	expect_refused("signal=drift when=every(1),late(1)",
+		       "begins after 1 step,|or leave late() out");
 	expect_refused("signal=drift when=every(30),late(0)", "\"0\"|late(T) takes");
 	expect_refused("signal=drift when=every(30),late", "late(T) takes the number of steps");
 	expect_refused("signal=drift when=every(30),mix(1)", "\"1\"|at least 0 and below 1");

@@ -273,6 +273,7 @@ TEST(push__nan_in_16_bits_is_named)
 {
 	run_in_job(1, push_nan, "up=topk(0.02) down=all");
 	run_in_job(1, push_nan, "up=all down=all clip=1");
+	run_in_job(1, push_nan, "up=topk(0.02) down=all clip=1");
 }
 
 TEST_IN_JOB(model_open__type_of_gradients_is_judged_where_the_size_covers_it, 1)

@@ -113,6 +113,36 @@ TEST_IN_JOB(push__spoilt_on_one_rank__is_skipped_on_all_and_changes_nothing, 1, 
 	check_of = NULL;
 }
 
+/* With clip=, the sum of squares is the check, also of infinity alone. */
+TEST_IN_JOB(push__clipped_and_not_finite__is_left_out_or_named, 1)
+{
+	static const float bad[] = { NAN, INFINITY, -INFINITY };
+	float params[COUNT] = { 0 }, before[COUNT], grad[COUNT];
+	sluice_model_stats stats;
+	sluice_model *model = rank_open(
+		job, params, attributes("up=topk(0.1) down=all clip=1 nonfinite=skip", 2));
+
+	(void)rank;
+	for (uint64_t step = 1; step <= 3; step++) {
+		fill_gradient(grad, 0, step, params);
+		CHECK_STEP(model, grad, params); /* some values wait in the residual */
+		memset(grad, 0, sizeof grad);
+		memcpy(before, params, sizeof before);
+		grad[COUNT - 1] = bad[step - 1];
+		CHECK_STEP(model, grad, params);
+		CHECK(!memcmp(before, params, sizeof before));
+		stats.size = sizeof stats;
+		CHECK_OK(sluice_stats(model, &stats));
+		CHECK(stats.nonfinite_elements == step);
+	}
+	sluice_model_close(&model);
+	model = rank_open(job, params, attributes("up=topk(0.1) down=all clip=1", 2));
+	log_capture();
+	CHECK(sluice_push(model, grad) == SLUICE_ENUMERIC);
+	CHECK(error_says("is infinite at", NULL));
+	sluice_model_close(&model);
+}
+
 /* A worker that has no gradients left takes part in the decision. */
 TEST_IN_JOB(join__of_a_skipped_step__there_is_more, 2)
 {
