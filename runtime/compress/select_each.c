@@ -214,17 +214,13 @@ static void learn(struct level *level, const float *v, size_t n, uint32_t quota,
 /* ---- all blocks --------------------------------------------------------------- */
 
 /* Keeps the candidates that the cut selects. Returns their number. */
-static size_t keep(const float *v, uint32_t *index, size_t n, struct cut cut)
+static size_t keep(const struct select_kernels *kernels, const float *v, uint32_t *index, size_t n,
+		   struct cut cut)
 {
 	size_t kept = 0;
 
-	if (!cut.ties) {
-		for (size_t i = 0; i < n; i++) {
-			index[kept] = index[i];
-			kept += key_of(v[i]) > cut.floor;
-		}
-		return kept;
-	}
+	if (!cut.ties)
+		return kernels->keep_above(v, index, n, (int32_t)cut.floor);
 	for (size_t i = 0; i < n; i++) {
 		const uint32_t key = key_of(v[i]);
 		const size_t tie = (key == cut.floor) & (cut.ties > 0);
@@ -262,7 +258,7 @@ static size_t select_block(const struct block *b, uint32_t quota, struct level *
 
 		if (!exempt)
 			learn(level, stage->near_value, n, quota, cut.floor, &soon);
-		n = keep(stage->near_value, stage->near_index, n, cut);
+		n = keep(b->s->kernels, stage->near_value, stage->near_index, n, cut);
 	} else if (level->middle > below) {
 		const uint32_t lower = (level->middle - below) / 4;
 

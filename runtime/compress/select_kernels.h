@@ -47,6 +47,9 @@ struct select_kernels {
 	select_add_fn *add_take; /* also lists values, and zeroes the sure ones in residual */
 	size_t (*nonfinite)(const float *x,
 			    size_t n); /* returns the index of the first NaN or infinity, or n */
+	/* Keeps those of the n entries whose values have keys above `level`, and returns their
+	 * number. After value[n], there must be LISTS_SLACK zeros. */
+	size_t (*keep_above)(const float *value, uint32_t *index, size_t n, int32_t level);
 };
 
 extern const struct select_kernels select_portable;

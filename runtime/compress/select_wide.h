@@ -313,6 +313,26 @@ WIDE_TARGET static size_t nonfinite(const float *x, size_t n)
 	return i;
 }
 
-const struct select_kernels WIDE(select) = { WIDE_NAME, WIDE_USABLE, list,     list_values,
-					     add_list,  add_take,    nonfinite };
+WIDE_TARGET static size_t keep_above(const float *value, uint32_t *index, size_t n, int32_t level)
+{
+	size_t kept = 0;
+
+#ifdef LANES
+	for (size_t i = 0; i < n; i += LANES) {
+		const unsigned above = mask_above(load_lanes(value + i) & KEY_MASK, level);
+
+		compress(index + kept, load_lanes(index + i), above);
+		kept += (size_t)__builtin_popcount(above);
+	}
+#else
+	for (size_t i = 0; i < n; i++) {
+		index[kept] = index[i];
+		kept += (int32_t)key_of(value[i]) > level;
+	}
+#endif
+	return kept;
+}
+
+const struct select_kernels WIDE(select) = { WIDE_NAME, WIDE_USABLE, list,      list_values,
+					     add_list,  add_take,    nonfinite, keep_above };
 #endif

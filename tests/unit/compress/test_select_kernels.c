@@ -134,6 +134,26 @@ static int plain_same_way(const struct select_kernels *k, const struct plain_cas
 	return same;
 }
 
+/* Returns 1 if keep_above() keeps in a list of the vector's first values what a plain loop keeps.
+ */
+static int kernels_keep_plainly(const struct select_kernels *k, const struct plain_case *c)
+{
+	enum { MOST = 300 };
+	float value[MOST + LISTS_SLACK] = { 0 };
+	uint32_t index[MOST + LISTS_SLACK], plain[MOST];
+	const size_t n = c->n < MOST ? c->n : MOST;
+	size_t kept = 0;
+
+	memcpy(value, c->x, n * sizeof(*value));
+	for (uint32_t i = 0; i < n; i++) {
+		index[i] = 3 * i;
+		if ((int32_t)key_of(value[i]) > c->bounds.above)
+			plain[kept++] = 3 * i;
+	}
+	return k->keep_above(value, index, n, c->bounds.above) == kept &&
+	       !memcmp(index, plain, kept * sizeof(*index));
+}
+
 /* Returns 1 if these kernels do to the vector of this seed what plain loops do to it. */
 static int kernels_list_plainly(const struct select_kernels *k, uint64_t seed)
 {
@@ -146,6 +166,7 @@ static int kernels_list_plainly(const struct select_kernels *k, uint64_t seed)
 	while (first < c.n && key_of(c.x[first]) < KEY_INFINITY)
 		first++;
 	same &= k->nonfinite(c.x, c.n) == first;
+	same &= kernels_keep_plainly(k, &c);
 	free(c.memory);
 	free(c.grad);
 	return same;
