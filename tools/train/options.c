@@ -288,6 +288,19 @@ static int parse_device(const char *text, const char **out, struct complaint *co
 	return 0;
 }
 
+static int take_recipe(const char *option, const char *recipe, struct options *o,
+		       struct complaint *complaint)
+{
+	const char *before = o->recipe_option;
+
+	if (before && strcmp(before, option))
+		return complain(complaint, "--%s and --%s both give a recipe: leave one out",
+				before, option);
+	o->recipe_option = option;
+	o->recipe = recipe;
+	return 0;
+}
+
 static int take_method(const char *name, struct options *o, struct complaint *complaint)
 {
 	const struct method *method = method_find(name);
@@ -295,8 +308,7 @@ static int take_method(const char *name, struct options *o, struct complaint *co
 	if (!method)
 		return complain(complaint,
 				"--method: no method is called \"%s\"; --methods lists them", name);
-	o->recipe = method->recipe;
-	return 0;
+	return take_recipe("method", method->recipe, o, complaint);
 }
 
 /* Handles one option and its argument. Returns -1 with the complaint filled in. */
@@ -310,13 +322,13 @@ static int take_option(int key, const char *name, const char *text, struct optio
 	case OPTION_DATA: o->data = text; break;
 	case OPTION_TEST: o->test = text; break;
 	case OPTION_MODEL: o->model = text; break;
-	case OPTION_RECIPE: o->recipe = text; break;
-	case OPTION_DENSE: o->recipe = DENSE_RECIPE; break;
+	case OPTION_RECIPE: rc = take_recipe(name, text, o, complaint); break;
+	case OPTION_DENSE: rc = take_recipe(name, DENSE_RECIPE, o, complaint); break;
 	case OPTION_METHOD: rc = take_method(text, o, complaint); break;
 	case OPTION_DEVICE: rc = parse_device(text, &o->device, complaint); break;
 	case OPTION_METHODS: *action = OPTIONS_METHODS; break;
 	case OPTION_PLAN:
-		o->recipe = text;
+		rc = take_recipe(name, text, o, complaint);
 		o->plan = 1;
 		break;
 	case OPTION_METRICS:

@@ -63,6 +63,15 @@ TEST(parse__plan_takes_the_recipe_that_it_describes)
 	refuse("--plan", NULL, "needs an argument");
 }
 
+TEST(parse__recipe_of_two_options__is_refused_and_the_last_of_one_counts)
+{
+	refuse("--dense", "--recipe=up=all", "--dense and --recipe both give a recipe");
+	refuse("--rec=up=all", "--method=topk", "--recipe and --method both give a recipe");
+	refuse("--method=local4", "--plan=up=all", "--method and --plan both give a recipe");
+	assert_int_equal(parse("--recipe=up=all", "--recipe=down=all", NULL), 0);
+	assert_string_equal(options.recipe, "down=all");
+}
+
 TEST(parse__inner__is_one_of_two_and_adamw_goes_with_the_cpu_and_without_checkpoints)
 {
 	assert_int_equal(parse(NULL, NULL, NULL), 0);
