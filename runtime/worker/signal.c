@@ -365,8 +365,8 @@ int signal_fold(struct worker *w, const struct vector *grad, const struct vector
 			    .from = drifts ? begin : 0,
 			    .clip = 1 };
 	/* If a value that is not finite would end the job anyway, the check can follow the
-	 * addition, while the gradient is in the cache. With clip=, the sum of squares is a check.
-	 */
+	 * addition, while the gradient is in the cache. With clip=, a finite sum of squares proves
+	 * that all values are finite. */
 	int late = nonfinite == NONFINITE_ABORT && !(most > 0) && !source->computed &&
 		   !w->layout->transform;
 	int judged = nonfinite == NONFINITE_SKIP_ALL;

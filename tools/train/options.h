@@ -17,7 +17,7 @@ struct options {
 	const char *test; /* NULL: t10k-* next to the IDX files; for LIBSVM, no test set */
 	const char *model;
 	const char *recipe;                         /* NULL: the library uses SLUICE_RECIPE */
-	const char *recipe_option;                  /* that gave it; NULL: none */
+	const char *recipe_option;                  /* the option that gave it; NULL: none */
 	const char *metrics;                        /* NULL: none */
 	const char *checkpoint;                     /* NULL: none */
 	const char *device;                         /* cpu, cuda, or cuda:FILE with the module */

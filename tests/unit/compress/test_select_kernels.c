@@ -134,8 +134,7 @@ static int plain_same_way(const struct select_kernels *k, const struct plain_cas
 	return same;
 }
 
-/* Returns 1 if keep_above() keeps in a list of the vector's first values what a plain loop keeps.
- */
+/* Returns 1 if keep_above() keeps what a plain loop keeps, in a list of the first values. */
 static int kernels_keep_plainly(const struct select_kernels *k, const struct plain_case *c)
 {
 	enum { MOST = 300 };
