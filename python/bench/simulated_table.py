@@ -7,7 +7,7 @@
     python/bench/simulated_table.py RESULTS draw DIRECTORY       draws the losses against steps, bytes and seconds
 
 RESULTS is a file with a line of JSON for each run, so a run that was stopped goes on where it was. A RUN is ROW, ROW/SEEDS
-or ROW/SEEDS/STEPS, such as A/1-5 or dense/1,3/2000. Without any, all runs of the criteria are made: 49, each of which takes
+or ROW/SEEDS/STEPS, such as A/1-5 or dense/1,3/2000. Without any, all runs of the criteria are made: 71, each of which takes
 a minute or two of an idle core. python/bench/simulated_table.jsonl holds the results that doc/performance.md shows.
 
 A criterion compares the means of the seeds that both rows have. "table" ends with status 1 if one fails or has no runs.
@@ -28,10 +28,12 @@ ALL, A = "up=all down=all update=none", "adamw"
 POSITIONS = "up=topk({0}),{1} down=topk({0}),{1} memory=residual update=none dense=none coding=small"
 DRIFT = ("up=topk(0.04),e3m0 down=topk(0.04),e3m0 signal=drift memory=residual keep={} when=every(1) update=sgd rate=1 "
          "dense=none coding=small")
+LOCAL = ("up=topk(0.2),twomeans down=topk(0.2),twomeans signal=drift memory=residual keep={} when=every(10) dense=none "
+         "coding=small")
 
 
-def row(title, recipe, beta1, beta2, rate):
-    return title, recipe, ["--betas", str(beta1), str(beta2), "--lr", str(rate)]
+def row(title, recipe, beta1, beta2, rate, *options):
+    return title, recipe, ["--betas", str(beta1), str(beta2), "--lr", str(rate), *options]
 
 
 ROWS = {
@@ -49,10 +51,16 @@ ROWS = {
                  "shard-adamw up=topk(0.06),twomeans down=topk(0.06),twomeans dense=none coding=small", 0.2, 0.99, 4e-3),
     "e3m0.9": row("4 % e3m0, usual betas", POSITIONS.format(0.04, "e3m0"), 0.9, 0.95, 3e-3),
     "e3m0.5": row("4 % e3m0, beta1 0.5", POSITIONS.format(0.04, "e3m0"), 0.5, 0.95, 3e-3),
+    "local4": row("`local4`", "local4", 0.7, 0.99, 6e-3),
+    "keep0-10": row("10 local steps, 20 % twomeans, `keep=0`", LOCAL.format(0), 0.7, 0.99, 3e-3),
+    "keep.5-10": row("10 local steps, 20 % twomeans, `keep=0.5`", LOCAL.format(0.5), 0.7, 0.99, 3e-3),
+    "keep1-10": row("10 local steps, 20 % twomeans, `keep=1`", LOCAL.format(1), 0.7, 0.99, 3e-3),
+    "muon": row("dense, Muon", ALL, 0.7, 0.99, 6e-3, "--inner", "muon"),
+    "local4-muon": row("`local4`, Muon", "local4", 0.7, 0.99, 6e-3, "--inner", "muon"),
 }
 CRITERIA = [  # row, row that is subtracted, steps, wanted seeds, least and largest difference
     ("A", "dense", 1000, 5, None, 0.035),
-    ("A", "dense", 2000, 3, None, 0.02),
+    ("A", "dense", 2000, 5, None, 0.02),
     ("1%.9", "A", 1000, 3, 0.25, None),
     ("1%", "A", 1000, 3, 0.07, None),
     ("A.9", "A", 1000, 3, 0.10, None),
@@ -60,11 +68,12 @@ CRITERIA = [  # row, row that is subtracted, steps, wanted seeds, least and larg
     ("uniform2", "A", 1000, 3, 0.25, None),
     ("shard", "A", 1000, 3, None, 0.02),
     ("keep0", "keep1", 1000, 3, 0.15, None),
+    ("local4-muon", "muon", 1000, 3, None, 0.10),
 ]
 LEAST_FACTOR = 65  # of the bytes of a dense job to those of A, each way
 DRAWN = ("dense", "dense.9", "A", "shard", "keep1", "A.9", "1%.9", "uniform2")
 QUEUE = ["dense/1-5", "A/1-5", "dense/1/2000", "A/1/2000", *(f"{name}/1-3" for name in ROWS if name not in ("dense", "A")),
-         "dense/2-3/2000", "A/2-3/2000"]
+         "dense/2-5/2000", "A/2-5/2000"]
 
 
 def numbers(text):

@@ -8,8 +8,8 @@ dense="up=all down=all update=momentum(0.9)"
 
 same() { # NAME OPTION...: compares the digest and the counted messages of both runs
 	local name=$1 field
-	job_ok $name-net 4 $small "${@:2}" --shards 4 --digest
-	on_one_node $name-shm $small "${@:2}" --shards 4 --digest
+	job_ok $name-net 4 $small --shards 4 "${@:2}" --digest
+	on_one_node $name-shm $small --shards 4 "${@:2}" --digest
 	for field in digest pushed pulled; do
 		[ -n "$(final $name-net $field)" ] && [ "$(final $name-net $field)" = "$(final $name-shm $field)" ] ||
 			fail "$name: $field is '$(final $name-net $field)' on the network, '$(final $name-shm $field)' in shared memory"
@@ -24,6 +24,10 @@ same() { # NAME OPTION...: compares the digest and the counted messages of both 
 same topk --recipe "$both"
 same dense --recipe "$dense"
 # a rate at which none of the methods diverges, as some do at the usual rate
-for method in scalecom laq sketched pqasgd; do
+for method in scalecom laq sketched pqasgd demo shard-adamw; do
 	same $method --method $method --lr 0.002
 done
+for method in local4 sparseloco; do
+	same $method --method $method --lr 0.002 --inner adamw
+done
+same streaming-diloco --method streaming-diloco --lr 0.002 --inner adamw --shards 6 # a multiple of its fragments
