@@ -4,6 +4,7 @@
 #include "base/bytes.h"
 #include "compress/bit_pack.h"
 #include "compress/message.h"
+#include "compress/select.h"
 #include "few_bits_values.h"
 #include "sluice.h"
 #include "cases.h"
@@ -249,40 +250,66 @@ TEST(e3m0__values_at_the_ends_of_floats__are_powers_of_two_or_zero)
 		}
 }
 
-/* Counts all bytes of the message: header, Rice codes, magnitudes and codes. */
-TEST(message__6_percent_in_twomeans__take_at_most_47_hundredths_of_a_bit_a_coordinate)
+/* Returns SPAN normal values. Box and Muller: the tails count, and random_normal() has none. */
+enum { SPAN = 1 << 20 };
+static float *normal_values(void)
 {
-	enum { SPAN = 1000000, MOST = SPAN / 10 };
+	float *value = malloc(SPAN * sizeof(*value));
+	struct random r = { 15 };
+
+	assert_non_null(value);
+	for (size_t i = 0; i < SPAN; i++) {
+		const double size = sqrt(-2 * log(1 - random_unit(&r)));
+
+		value[i] = (float)(size * cos(2 * M_PI * random_unit(&r)));
+	}
+	return value;
+}
+
+/* Returns the bits of a message with the k largest of normal values, or k of each `block` of them:
+ * header, Rice codes, magnitudes and codes of twomeans. */
+static double message_bits(uint32_t k, uint32_t block)
+{
+	const struct span all = { 0, SPAN, 0 };
+	const uint32_t count = block ? SPAN / block * k : k;
 	struct message m = { .kind = MESSAGE_PUSH,
 			     .parts = 1,
 			     .span = SPAN,
+			     .count = count,
 			     .values = of_type(VALUE_TWOMEANS),
 			     .densest = 1 };
-	const float threshold = 1.8808f; /* of 6 % of normal values */
-	uint32_t *index = malloc(MOST * sizeof(*index));
-	float *value = malloc(MOST * sizeof(*value));
-	const size_t cap = message_bound(SPAN, MOST, m.values);
+	const size_t cap = message_bound(SPAN, count, m.values);
+	float *x = normal_values(), *value = malloc(count * sizeof(*value));
+	uint32_t *index = malloc(count * sizeof(*index));
 	uint8_t *out = malloc(cap);
-	struct random r = { 15 };
-	size_t length;
+	struct selector *s = NULL;
+	uint64_t length;
 
-	assert_true(index && value && out);
-	for (uint32_t i = 0; i < SPAN && m.count < MOST; i++) {
-		/* Box and Muller: the tails count, and random_normal() has none. */
-		const double size = sqrt(-2 * log(1 - random_unit(&r)));
-		const float z = (float)(size * cos(2 * M_PI * random_unit(&r)));
-
-		index[m.count] = i;
-		value[m.count] = z;
-		m.count += fabsf(z) > threshold;
-	}
-	assert_true(m.count > 0.0595 * SPAN && m.count < 0.0605 * SPAN);
+	assert_true(value && index && out && !selector_open(SPAN, &s));
+	assert_int_equal(block ? select_each_block(s, x, &all, 1, k, block, NULL, index) :
+				 select_topk(s, x, &all, 1, k, index),
+			 count);
+	for (uint32_t i = 0; i < count; i++)
+		value[i] = x[index[i]];
 	length = message_encode(NULL, &m, index, value, value, out, cap);
 	assert_int_equal(m.coding, CODING_RICE);
-	assert_true(length > 0 && 8.0 * (double)length <= 0.47 * SPAN);
+	assert_true(length > 0);
+	selector_close(&s);
+	free(out);
 	free(index);
 	free(value);
-	free(out);
+	free(x);
+	return 8.0 * (double)length;
+}
+
+TEST(message__6_percent_in_twomeans__take_at_most_47_hundredths_of_a_bit_a_coordinate)
+{
+	assert_true(message_bits(SPAN / 100 * 6, 0) <= 0.47 * SPAN);
+}
+
+TEST(message__64_of_each_4096_in_twomeans__take_at_most_9_point_7_bits_each)
+{
+	assert_true(message_bits(64, 4096) <= 9.7 * (SPAN / 64));
 }
 
 /* A sum that overflowed must be refused, not sent as a large number. */
