@@ -17,17 +17,15 @@ from torch.nn.parallel import DistributedDataParallel
 
 from clipping import DENSE, ROWS, STEPS, network, read
 
-RATE = 0.05
 
-
-def train(data, seed, recipe, adapt):
+def train(data, seed, recipe, adapt, rate, clip):
     (x, y), (test_x, test_y) = data
     net = network(seed)
     model = DistributedDataParallel(net)
-    optimizer = torch.optim.SGD(model.parameters(), lr=RATE, momentum=0.9)
+    optimizer = torch.optim.SGD(model.parameters(), lr=rate, momentum=0.9)
     order = torch.Generator().manual_seed(7 + seed)
-    with sluice.torch.compress(model, recipe, optimizer=optimizer, adapt=adapt) as state:
-        schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=RATE, total_steps=STEPS, cycle_momentum=not adapt)
+    with sluice.torch.compress(model, recipe, optimizer=optimizer, adapt=adapt, clip=clip) as state:
+        schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=rate, total_steps=STEPS, cycle_momentum=False)
         for _ in range(STEPS):
             rows = torch.randint(0, len(x), (dist.get_world_size(), ROWS), generator=order)[dist.get_rank()]
             optimizer.zero_grad()
@@ -47,13 +45,15 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", default="/usr/share/datasets/fashion-mnist")
     parser.add_argument("--seeds", type=int, nargs="+", default=(1, 2, 3))
+    parser.add_argument("--rate", type=float, default=0.05, help="the largest learning rate")
+    parser.add_argument("--clip", type=float, help="the largest norm of a rank's gradient")
     args = parser.parse_args()
     torch.set_num_threads(1)
     sluice.torch.process_group()
     data = [((x - 0.286) / 0.353, y) for x, y in (read(args.data, "train"), read(args.data, "t10k"))]
     for seed in args.seeds:
         for name, recipe, adapt in (("dense", DENSE, False), ("optimizer=", None, False), ("adapt=True", None, True)):
-            accuracy, up, down = train(data, seed, recipe, adapt)
+            accuracy, up, down = train(data, seed, recipe, adapt, args.rate, args.clip)
             if dist.get_rank() == 0:
                 print(f"seed={seed} {name} accuracy={accuracy:.4f} up={up:.1f}x down={down:.1f}x", flush=True)
     sluice.torch.default_job().close()
