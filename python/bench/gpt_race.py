@@ -36,6 +36,7 @@ WAYS = {  # name: the way of ways.py, and the betas of the workers' AdamW
     "8 bits": ("compress: up=all,uniform(8) down=all,uniform(8)", USUAL),
     "adamw": ("adapt: adamw", USUAL),
     "shard-adamw": ("optimizer: shard-adamw update=adamw(0.2,0.99,1e-8,0.01)", USUAL),
+    "shard-adamw, dense first": ("optimizer: shard-adamw update=adamw(0.2,0.99,1e-8,0.01) warmup=dense(50)", USUAL),
     "shard-adamw, freeze": ("optimizer: shard-adamw update=adamw(0.2,0.99,1e-8,0.01) warmup=dense(50) freeze=50",
                             USUAL),
     "local4": ("local: local4", USUAL),
@@ -174,7 +175,9 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     if not args.ways:
-        args.ways = list(WAYS) if args.work == "curve" else [ALONE, *(name for name in WAYS if "betas" not in name)]
+        args.ways = list(WAYS)
+        if args.work == "times":  # the others take as long as a way of the list
+            args.ways = [ALONE, *(name for name in WAYS if "betas" not in name and "first" not in name)]
     if args.work == "times" and args.rounds > 4 and any("freeze" in name for name in args.ways):
         parser.error("--rounds: at most 4 with freeze, whose first 50 steps are dense and are the ones to time")
     done = lines_of(args.results)

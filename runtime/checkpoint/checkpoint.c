@@ -166,9 +166,11 @@ static int name_latest(struct meeting *m)
 	return rc;
 }
 
-/* A checkpoint replaces that of another model in the same directory. */
-static int check_own_dir(const sluice_model *model, const char *dir)
+/* A checkpoint replaces that of another model or job in the same directory. */
+static int check_own_dir(const sluice_model *model, const struct checkpoint_place *place)
 {
+	const char *dir = place->dir;
+	struct checkpoint_place last = *place;
 	const struct clients *clients = &model->job->clients;
 	const uint64_t digest = digest64(dir, strlen(dir));
 
@@ -182,6 +184,13 @@ static int check_own_dir(const sluice_model *model, const char *dir)
 				    "directory",
 				    dir, other->id, model->id);
 	}
+	last.step = model->saved_step;
+	last.generation = model->saved_generation;
+	if (model->saved_in == digest && last.generation && checkpoint_replaced(&last))
+		return fail(SLUICE_EIO,
+			    "another job has replaced this job's checkpoint of step %llu in %s: "
+			    "give each job its own directory",
+			    (unsigned long long)last.step, dir);
 	return 0;
 }
 
@@ -190,11 +199,11 @@ static int begin_on_leader(struct meeting *m, const char *dir, int *begun_out)
 {
 	int rc = checkpoint_dir(dir, 1, m->place.dir);
 	m->place.step = m->model->worker->step.done;
-	if (!rc)
-		rc = check_own_dir(m->model, m->place.dir);
 	/* Another rank leads only when rank 0 is lost, which may be stopped with the lock. */
 	if (!rc && m->model->job->rank == 0)
 		rc = checkpoint_lock(m->place.dir, &m->lock);
+	if (!rc)
+		rc = check_own_dir(m->model, &m->place);
 	if (!rc)
 		rc = checkpoint_begin(&m->place);
 	*begun_out = !rc;
@@ -239,6 +248,7 @@ static int save_in_rounds(struct meeting *m, const char *dir)
 	}
 	if (!rc) {
 		struct checkpoint_others *others = NULL;
+		model->saved_generation = 0;
 		do { /* repeats if the leader was lost before it reported that the checkpoint is
 			complete */
 			namer = m->leader;
@@ -267,6 +277,8 @@ static int save(sluice_model *model, const char *dir)
 		rc = save_in_rounds(m, dir);
 	if (!rc) {
 		model->saved_in = digest64(m->place.dir, strlen(m->place.dir));
+		model->saved_step = m->place.step;
+		model->saved_generation = m->place.generation;
 		log_line(LOG_INFO, "runtime", "checkpoint of step %llu is complete in %s",
 			 (unsigned long long)m->place.step, m->place.dir);
 	}

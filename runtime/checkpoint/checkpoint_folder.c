@@ -424,6 +424,13 @@ static int may_be_latest(const struct checkpoint_place *place)
 	return n < 0 || strstr(head, line) != NULL;
 }
 
+int checkpoint_replaced(const struct checkpoint_place *place)
+{
+	char path[DURABLE_PATH_BYTES];
+
+	return !latest_path(place->dir, path) && !access(path, F_OK) && !may_be_latest(place);
+}
+
 void checkpoint_drop(const struct checkpoint_place *place)
 {
 	char folder[DURABLE_PATH_BYTES];

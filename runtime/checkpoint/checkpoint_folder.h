@@ -55,6 +55,8 @@ int checkpoint_manifest_write(const char *dir, const struct checkpoint_manifest 
  * is damaged. The caller frees sums. */
 int checkpoint_manifest_read(const char *dir, struct checkpoint_manifest *manifest_out);
 
+/* Returns 1 if there is a valid checkpoint in the directory, and it is not this one. */
+int checkpoint_replaced(const struct checkpoint_place *place);
 /* Removes the remains of a failed checkpoint, unless LATEST names that checkpoint. Failures are
  * logged as warnings. */
 void checkpoint_drop(const struct checkpoint_place *place);

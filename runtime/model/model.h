@@ -46,7 +46,10 @@ struct sluice_model {
 	int half_restored;
 	/* 1: sluice_hand_over() has added another model's values */
 	int took_over;
-	uint64_t saved_in; /* digest of the directory of its last checkpoint; 0: none */
+	/* Its last checkpoint: the digest of the directory (0: none), the step and the generation
+	 * (0: not known, because a newer one failed). */
+	uint64_t saved_in, saved_step;
+	uint32_t saved_generation;
 	struct worth worth; /* measurements of the worker half */
 
 	struct home *home;

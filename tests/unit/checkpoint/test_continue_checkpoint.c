@@ -261,6 +261,58 @@ static void save_two_models(sluice_job *job, int rank, void *dir)
 	sluice_model_close(&other);
 }
 
+/* A model of a second job saves in the same directory between two checkpoints of the first. */
+static void save_in_turn(sluice_job *job, int rank, void *context)
+{
+	const char *const *dirs = context;
+	float params[COUNT] = { 0 };
+	const sluice_model_attr attr = { .size = sizeof attr, .count = COUNT, .lr = 1 };
+	char command[3 * SCRATCH_PATH];
+	sluice_model *model = NULL, *other = NULL;
+
+	log_capture();
+	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	CHECK_OK(sluice_model_open(job, &attr, params, &other));
+	CHECK_OK(sluice_checkpoint(other, dirs[1]));
+	CHECK_OK(sluice_checkpoint(model, dirs[0]));
+	CHECK_OK(sluice_checkpoint(model, dirs[0]));
+	CHECK_OK(sluice_barrier(job));
+	if (rank == 0) {
+		snprintf(command, sizeof command, "rm -r %s/* && cp -r %s/* %s", dirs[0], dirs[1],
+			 dirs[0]);
+		CHECK(system(command) == 0);
+	}
+	CHECK_OK(sluice_barrier(job));
+	for (int again = 0; again < 2; again++) {
+		CHECK(sluice_checkpoint(model, dirs[0]) == SLUICE_EIO);
+		CHECK(error_says("another job has replaced this job's checkpoint of step 0",
+				 "give each job its own directory"));
+	}
+	CHECK_OK(
+		sluice_restore(other, dirs[0], params, NULL)); /* that of the other job is intact */
+	CHECK_OK(sluice_barrier(job));
+	if (rank == 0) {
+		snprintf(command, sizeof command, "rm -r %s/*", dirs[0]);
+		CHECK(system(command) == 0);
+	}
+	CHECK_OK(sluice_barrier(job));
+	CHECK_OK(sluice_checkpoint(model, dirs[0]));
+	sluice_model_close(&model);
+	sluice_model_close(&other);
+}
+
+TEST(checkpoint__that_another_job_has_replaced__is_not_replaced_again)
+{
+	char dirs[2][SCRATCH_PATH];
+	const char *both[] = { dirs[0], dirs[1] };
+
+	assert_int_equal(scratch_make(dirs[0]), 0);
+	assert_int_equal(scratch_make(dirs[1]), 0);
+	run_in_job(2, save_in_turn, both);
+	scratch_remove(dirs[0]);
+	scratch_remove(dirs[1]);
+}
+
 TEST(checkpoint__of_two_models_in_one_directory__is_refused)
 {
 	char dir[SCRATCH_PATH];
