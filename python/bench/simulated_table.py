@@ -7,7 +7,7 @@
     python/bench/simulated_table.py RESULTS draw DIRECTORY       draws the losses against steps, bytes and seconds
 
 RESULTS is a file with a line of JSON for each run, so a run that was stopped goes on where it was. A RUN is ROW, ROW/SEEDS
-or ROW/SEEDS/STEPS, such as A/1-5 or dense/1,3/2000. Without any, all runs of the criteria are made: 68, each of which takes
+or ROW/SEEDS/STEPS, such as A/1-5 or dense/1,3/2000. Without any, all runs of the criteria are made: 71, each of which takes
 a minute or two of an idle core. python/bench/simulated_table.jsonl holds the results that doc/performance.md shows.
 
 A criterion compares the means of the seeds that both rows have. "table" ends with status 1 if one fails or has no runs.
@@ -52,6 +52,7 @@ ROWS = {
     "e3m0.9": row("4 % e3m0, usual betas", POSITIONS.format(0.04, "e3m0"), 0.9, 0.95, 3e-3),
     "e3m0.5": row("4 % e3m0, beta1 0.5", POSITIONS.format(0.04, "e3m0"), 0.5, 0.95, 3e-3),
     "local4": row("`local4`", "local4", 0.7, 0.99, 6e-3),
+    "diloco": row("`diloco when=every(10) rate=0.4`", "diloco when=every(10) rate=0.4", 0.7, 0.99, 4e-3),
     "keep0-10": row("10 local steps, 20 % twomeans, `keep=0`", LOCAL.format(0), 0.7, 0.99, 3e-3),
     "keep1-10": row("10 local steps, 20 % twomeans, `keep=1`", LOCAL.format(1), 0.7, 0.99, 3e-3),
     "muon": row("dense, Muon", ALL, 0.7, 0.99, 6e-3, "--inner", "muon"),

@@ -23,7 +23,7 @@ while IFS=$'\t' read -r figure title; do
 	fi
 	more=()
 	case $figure in
-	local | adamw) more=(--log-bytes) ;; # their bytes differ by factors of up to 3000
+	local | adamw) more=(--panel loss-bytes --log-bytes) ;; # their bytes differ by factors of up to 3000
 	esac
 	"$plot" --output "$folder/$figure.png" --title "$title" --size 1280x640 --smooth 1 "${more[@]}" "${runs[@]}" || status=1
 done < <(sed -n 's/^!\[\(.*\)\](figures\/\(.*\)\.png)$/\2\t\1/p' "$page")

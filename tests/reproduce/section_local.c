@@ -217,14 +217,14 @@ static void make_runs(struct series *s, const struct problem *p)
 
 /* ---- the page -------------------------------------------------------------- */
 
-/* Returns the mean of the losses. */
+/* Returns the mean of the losses, with the four decimals that the page shows. */
 static double mean(const struct series *s, int i)
 {
 	double sum = 0;
 
 	for (int seed = 0; seed < seeds(s, i); seed++)
 		sum += s->result[i][seed].value;
-	return sum / seeds(s, i);
+	return round(1e4 * sum / seeds(s, i)) / 1e4;
 }
 
 /* Returns the values sent up by seed 1, as a share of the coordinates of all exchanges. */
@@ -332,7 +332,7 @@ static const struct outcome *failed(const struct series *s, int i)
 
 static void judge(const struct series *s, const struct criterion *c)
 {
-	const double difference = mean(s, c->first) - mean(s, c->second);
+	const double difference = round(1e4 * (mean(s, c->first) - mean(s, c->second))) / 1e4;
 	const int holds = difference >= c->low && difference <= c->high &&
 			  (c->share <= 0 || share(s, c->first) <= c->share);
 	const struct outcome *out = failed(s, c->first);
