@@ -297,6 +297,22 @@ def ddp_unused_and_watched(job):
     assert warned_of_clipping(train)[1] == 0
 
 
+def ddp_unused_and_frozen_later(job):
+    """A parameter that is frozen in the middle of a run gets no mean of what residuals have of it."""
+    model = network()
+    ddp, state = wrapped(job, model, SPARSE, find_unused_parameters=True)
+    optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)
+    frozen = next(model.parameters())
+    for step in range(8):
+        if step == 3:
+            frozen.requires_grad_(False)
+            before = frozen.clone()
+        step_of(ddp, optimizer, rows(step, job.rank))
+    assert torch.equal(frozen, before)
+    state.verify()
+    state.close()
+
+
 def ddp_frozen(job):
     model = network()
     for p in model[2].parameters():
@@ -917,7 +933,7 @@ def ddp_sparse_and_empty(job):
 def rank_ddp(job, folder):
     join(job)
     for check in (ddp_dense, ddp_sparse, ddp_accumulates, ddp_unused, ddp_unused_strided, ddp_tasks,
-                  ddp_unused_and_watched, ddp_frozen,
+                  ddp_unused_and_watched, ddp_unused_and_frozen_later, ddp_frozen,
                   ddp_other_order, ddp_range_by_range, ddp_whole_vector, ddp_bfloat16, ddp_mixed_types,
                   ddp_overflow, ddp_overflow_unused, ddp_scaler_disabled, skip_all, ddp_two_models,
                   ddp_workers_of_a_loader, ddp_buffers, ddp_refused, ddp_two_momenta,

@@ -39,12 +39,14 @@ class Used:
         self._others: List[Tuple[torch.nn.Parameter, torch.Tensor]] = []
 
     def note_others(self, bucket: Any) -> None:
-        """Takes the parameters of a bucket that this rank has not used, and the places of their means."""
+        """Takes the parameters of a bucket that this rank has not used, and the places of their means. Those that were
+        frozen later get none, which would move them."""
         if bucket.index() == 0:
             self._others = []  # of a backward that an exception ended
         # DDP stores a mean with the strides of the parameter, but bucket.gradients() has contiguous views.
         self._others += [(p, mean if p.is_contiguous() else mean.as_strided(p.shape, p.stride()))
-                         for p, mean in zip(bucket.parameters(), bucket.gradients()) if id(p) not in self._ids]
+                         for p, mean in zip(bucket.parameters(), bucket.gradients())
+                         if p.requires_grad and id(p) not in self._ids]
 
     def end_of_step(self) -> Callable[[], None]:
         """Forgets the step. Returns a function for after_backward(), which gives the means to the parameters."""
