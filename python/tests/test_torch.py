@@ -1010,6 +1010,19 @@ def optimizer_clips(job):
     optimizer.step()
     assert optimizer.stats()["steps"] == 3
     optimizer.close()
+
+    # zero_grad() does so, too, also if the next gradient comes from no backward.
+    model = network()
+    optimizer = sluice.torch.Optimizer(model, DENSE, inner=sgd(model), job=job)
+    for step in range(2):
+        optimizer.zero_grad()
+        for p in model.parameters():
+            p.grad.fill_(job.rank + step)
+        optimizer.synchronize()
+    optimizer.step()
+    assert optimizer.stats()["steps"] == 2 and (model[0].bias.grad == 1.5).all(), model[0].bias.grad
+    optimizer.verify()
+    optimizer.close()
     model = network()
     optimizer = sluice.torch.Optimizer(model, DENSE, lr=0.1, job=job)
     refused(lambda: optimizer.clip_grad_norm_(1.0), "the shards make the step")

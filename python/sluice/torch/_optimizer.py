@@ -286,7 +286,7 @@ class Optimizer(NotPickled, torch.optim.Optimizer):
 
     def zero_grad(self, set_to_none: bool = False) -> None:
         """Sets all gradients to zero; they stay views of the flat vector, also with set_to_none."""
-        self._in_backward = False  # also after a backward that an exception ended
+        self._in_backward = self._exchanged = False  # also after a backward that an exception ended, or without a step
         self._grad.zero_()
         self._set_views()
 
