@@ -376,6 +376,22 @@ def frozen_and_buffers(job):
         local.close()
 
 
+def renamed_buffers(job):
+    """Buffers are averaged that state_dict() has under other names, as for modules in torch's checkpoint_wrapper()."""
+    def rename(_, state, *__):
+        for name in [name for name in state if name.startswith("norm.")]:
+            state[name.replace("norm.", "other.")] = state.pop(name)
+
+    model = Normed(job.rank)
+    model._register_state_dict_hook(rename)
+    local = LocalSteps(model, adamw(model), "diloco when=every(4)", job=job)
+    for step in range(4):
+        one_step(job, model, local, step)
+    assert same_on_all(job, model.norm.running_mean.numpy().tobytes())
+    assert not same_on_all(job, model.mask.numpy().tobytes())
+    local.close()
+
+
 # ---- what is refused, and NaN -----------------------------------------------------------------------
 
 def refusals(job):
@@ -492,8 +508,8 @@ def rank_nan(job, _):
 
 
 def rank_all(job, folder):
-    for check in (any_optimizer, step_of_the_script, common_point, fragments, late, no_second_copy, moved, frozen_and_buffers, transposed,
-                  other_memory_format, nan_and_skip, refusals):
+    for check in (any_optimizer, step_of_the_script, common_point, fragments, late, no_second_copy, moved,
+                  frozen_and_buffers, renamed_buffers, transposed, other_memory_format, nan_and_skip, refusals):
         print(check.__name__, flush=True)
         check(job)
     resumed(job, folder)

@@ -7,7 +7,7 @@ library keeps the common ones in host memory.
 import contextlib
 import re
 import warnings
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, FrozenSet, Iterator, List, Optional, Sequence, Tuple, Union
 
 import torch
 from torch.nn.parallel import DistributedDataParallel
@@ -44,6 +44,14 @@ def _run(p: torch.Tensor) -> torch.Tensor:
 def _order(p: torch.Tensor) -> Tuple[int, ...]:
     """The order in memory of the elements of a parameter: its strides, without those that are never used."""
     return tuple(stride for stride, size in zip(p.stride(), p.shape) if size > 1)
+
+
+def _saved_buffers(model: torch.nn.Module) -> FrozenSet[str]:
+    """The names of the buffers of state_dict(). It gives those of a module in checkpoint_wrapper() other names."""
+    saved = model.state_dict()
+    places = {value.data_ptr() for value in saved.values() if torch.is_tensor(value)}
+    places -= {p.data_ptr() for p in model.parameters()}
+    return frozenset(saved) | {name for name, b in buffers_of(model) if b.data_ptr() in places}
 
 
 class LocalSteps(NotPickled):
@@ -93,7 +101,7 @@ class LocalSteps(NotPickled):
         parameters = self.layout.parameters
         self._check_optimizers()
         whole = _recipe_of(recipe, self.layout.count, self.job.workers, steps_per_epoch)
-        self._means, self._lasting = buffers == "mean", frozenset(model.state_dict())
+        self._means, self._lasting = buffers == "mean", _saved_buffers(model)
         self._quorum = whole.get("quorum") is not None
         if self._quorum and self._averaged():
             raise InvalidError(f"{_NAME}: buffers=\"mean\" averages the buffers of all ranks at each exchange, and would "
