@@ -1272,6 +1272,11 @@ def rank_optimizer(job, folder):
     refused(lambda: sluice.torch.Optimizer([{"params": [], "momentum": 1}], DENSE, lr=1, job=job), "has momentum=")
     refused(lambda: sluice.torch.Optimizer(groups(model), "sketched", lr=1, job=job), "rules are not possible with")
 
+    # recipes for which a gradient at the parameters is not what is pushed
+    for words, why in (("update=average", "update=average, so the library takes the parameters"),
+                       ("update=ema(0.1) signal=igt(0.1)", "signal=igt, so gradients belong to another point")):
+        refused(lambda: sluice.torch.Optimizer(network(), f"{DENSE} {words}", lr=0.1, job=job), why)
+
     # a scheduler changes the rate of the shards
     def slower(step, model, optimizer):
         optimizer.zero_grad()

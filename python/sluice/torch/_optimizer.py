@@ -187,6 +187,16 @@ class Optimizer(NotPickled, torch.optim.Optimizer):
                 raise InvalidError("the recipe says signal=drift, so the library takes the parameters that a "
                                    "program's own optimizer has changed: use sluice.torch.LocalSteps, or say "
                                    "signal=gradient")
+            if self.model.recipe.get("update") == "average":
+                self.model.close()
+                raise InvalidError("the recipe has update=average, so the library takes the parameters after each "
+                                   "rank's own steps, and not gradients: use sluice.torch.LocalSteps, or set "
+                                   "update=sgd")
+            if (self.model.recipe.get("signal") or "").startswith("igt"):
+                self.model.close()
+                raise InvalidError("the recipe has signal=igt, so gradients belong to another point than the "
+                                   "parameters, which a torch script does not have: call push(), pull() and point() "
+                                   "of a sluice.Model")
             if self.model.recipe.get("update") == "none":
                 self.model.close()
                 raise InvalidError("the recipe has update=none, so nothing would step: give inner= an "
