@@ -1090,6 +1090,21 @@ def optimizer_moved_gradients(job):
         optimizer.close()
 
 
+def optimizer_other_orders(job):
+    """The elements of a weight are in the same order in memory on all ranks, or it is refused."""
+    for differs in (False, True):
+        model = network()
+        if job.rank or not differs:
+            model[2].weight.data = model[2].weight.data.t().contiguous().t()
+        for make in (lambda: sluice.torch.Optimizer(model, DENSE, lr=0.1, job=job),
+                     lambda: sluice.torch.Optimizer(model, DENSE, inner=sgd(model), job=job),
+                     lambda: sluice.torch.LocalSteps(model, sgd(model), "diloco", job=job)):
+            if differs:
+                refused(make, "2.weight are in another order in memory on rank 1 than on rank 0")
+            else:
+                make().close()
+
+
 def optimizer_loads_inner(job):
     """inner loads its own state, which replaces its groups. A scheduler of the optimizer still sets the rate of inner."""
     model = network()
@@ -1327,6 +1342,7 @@ def rank_optimizer(job, folder):
     optimizer_rate_zero(job)
     optimizer_moved_gradients(job)
     optimizer_frozen_later(job)
+    optimizer_other_orders(job)
     optimizer_loads_inner(job)
     optimizer_empty(job)
 

@@ -90,6 +90,25 @@ def columns_of(parameter: torch.Tensor) -> int:
     return max(strides) if len(strides) > 1 and parameter.numel() % max(strides) == 0 else 0
 
 
+def order_of(p: torch.Tensor) -> Tuple[int, ...]:
+    """The order in memory of the elements of a parameter: its strides, without those that are never used."""
+    return tuple(stride for stride, size in zip(p.stride(), p.shape) if size > 1)
+
+
+def check_orders(job: Job, model: Model, layout: Layout, what: str) -> None:
+    """Refuses parameters whose elements are in another order in memory than on rank 0, because the flat vector has this
+    order. Collective, after the model was opened. DistributedDataParallel checks it itself."""
+    texts = [repr(order_of(p)).encode() for p in layout.parameters if p.numel()]
+    rows = job.gather(b"".join(lib.sluice_digest(text, len(text)).to_bytes(8, "little") for text in texts))
+    for i, (name, _, _) in enumerate(layout.tensors()):
+        for rank, row in enumerate(rows):
+            if row[8 * i:8 * i + 8] != rows[0][8 * i:8 * i + 8]:
+                model.close()
+                raise InvalidError(f"{what}: the elements of {name} are in another order in memory on rank {rank} than "
+                                   "on rank 0, so each would be exchanged as another one: call "
+                                   "model.to(memory_format=) with the same format on all ranks")
+
+
 def host_of(tensor: torch.Tensor) -> torch.Tensor:
     """Returns the tensor in host memory with the values that torch reads, because views may negate the stored
     ones."""

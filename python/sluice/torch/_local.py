@@ -17,7 +17,7 @@ from .._vector import Pieces
 from ..errors import InvalidError
 from ..job import Job
 from ..recipe import Recipe
-from ._flat import Layout, NotPickled, average, buffers_of, load_state, saved_state, verify
+from ._flat import Layout, NotPickled, average, buffers_of, check_orders, load_state, order_of, saved_state, verify
 from ._group import broadcast, default_job
 from ._optimizer import Optimizer
 
@@ -39,11 +39,6 @@ def _run(p: torch.Tensor) -> torch.Tensor:
     """The elements of a parameter as one vector, in their order in memory."""
     p = p.detach()
     return p.view(-1) if p.is_contiguous() else p.as_strided((p.numel(),), (1,))
-
-
-def _order(p: torch.Tensor) -> Tuple[int, ...]:
-    """The order in memory of the elements of a parameter: its strides, without those that are never used."""
-    return tuple(stride for stride, size in zip(p.stride(), p.shape) if size > 1)
 
 
 def _saved_buffers(model: torch.nn.Module) -> FrozenSet[str]:
@@ -111,8 +106,9 @@ class LocalSteps(NotPickled):
         self.model = self.job.open([_run(p) for p in parameters if p.numel()], whole, tensors=self.layout.tensors(),
                                    shards=shards, steps_per_epoch=steps_per_epoch, memory_bytes=memory_bytes,
                                    stream=stream)
+        check_orders(self.job, self.model, self.layout, _NAME)
         self._pieces = self.model._pieces
-        self._addresses, self._orders = self._where(), [_order(p) for p in parameters]
+        self._addresses, self._orders = self._where(), [order_of(p) for p in parameters]
         words = dict(re.findall(r"(every|fragments|late)\((\d+)", whole.get("when") or ""))
         self.distance = int(words.get("every", 1)) // int(words.get("fragments", 1))  # of two exchanges, in steps
         self.late = int(words.get("late", 0))  # steps from the push of an exchange to the pull that applies it
@@ -187,7 +183,7 @@ class LocalSteps(NotPickled):
     def _check_orders(self) -> None:
         """Refuses parameters whose elements are in another order than at the start, which the vectors of the library keep."""
         for name, p, order in zip(self.layout.names, self.layout.parameters, self._orders):
-            if _order(p) != order:
+            if order_of(p) != order:
                 raise InvalidError(f"{_NAME}: the elements of parameter {name} are now in another order in memory, so each would "
                                    "be exchanged as another one: call model.to(memory_format=) before LocalSteps is made")
 

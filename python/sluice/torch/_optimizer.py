@@ -18,8 +18,8 @@ from ..model import Model, totals_of
 from ..recipe import Recipe
 from ._change import Counters, succeed, wanted_recipe
 from ._ddp import has_signal_momentum, warn_of_clipped_mean
-from ._flat import TYPES, Layout, NotPickled, average, buffers_of, digests, load_state, saved_state, verify, \
-    with_clip, with_update_none
+from ._flat import TYPES, Layout, NotPickled, average, buffers_of, check_orders, digests, load_state, saved_state, \
+    verify, with_clip, with_update_none
 from ._group import broadcast, default_job
 from ._named import Momenta, chosen, optimizers_of
 from ._watch import Watch, after_backward
@@ -177,6 +177,7 @@ class Optimizer(NotPickled, torch.optim.Optimizer):
                          "stream": stream, "grad_type": TYPES[dtype], "uneven": uneven, "rules": rules}
         self._counters = Counters()
         self.model = self._open(self._flat, recipe)
+        check_orders(self.job, self.model, self.layout, "sluice.torch.Optimizer")
         self._lr, self._uneven = lr or None, uneven  # 0 takes the library's default here, and is set before a push
         # p.grad is a view. A script can give it other memory through p.grad.data, but it never has the place.
         self._places = [self.layout.view(self._grad, i) for i in range(len(parameters))]
