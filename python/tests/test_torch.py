@@ -1105,6 +1105,21 @@ def optimizer_other_orders(job):
                 make().close()
 
 
+def optimizer_shared_memory(job):
+    """Parameters that share memory would be torn apart. The same parameter in two modules is one."""
+    tied, twice = ([nn.Linear(8, 8, bias=False) for _ in range(2)] for _ in range(2))
+    tied[1].weight, twice[1].weight = tied[0].weight, nn.Parameter(twice[0].weight)
+    flat = torch.randn(2, 8, 8)
+    apart = [nn.Linear(8, 8, bias=False) for _ in range(2)]
+    for layer, weight in zip(apart, flat):
+        layer.weight = nn.Parameter(weight)
+    for make in (lambda model: sluice.torch.Optimizer(model, DENSE, lr=0.1, job=job),
+                 lambda model: sluice.torch.LocalSteps(model, sgd(model), "diloco", job=job)):
+        for layers in tied, apart:
+            make(nn.Sequential(*layers)).close()
+        refused(lambda: make(nn.Sequential(*twice)), "0.weight and 1.weight share memory")
+
+
 def optimizer_loads_inner(job):
     """inner loads its own state, which replaces its groups. A scheduler of the optimizer still sets the rate of inner."""
     model = network()
@@ -1343,6 +1358,7 @@ def rank_optimizer(job, folder):
     optimizer_moved_gradients(job)
     optimizer_frozen_later(job)
     optimizer_other_orders(job)
+    optimizer_shared_memory(job)
     optimizer_loads_inner(job)
     optimizer_empty(job)
 

@@ -57,6 +57,15 @@ class Layout:
             if id(p) not in self._place and p.requires_grad:
                 raise self._unknown(name)
 
+    def check_apart(self) -> None:
+        """Refuses parameters that share memory, which would have several places in the vector."""
+        spans = sorted((p.data_ptr(), p.data_ptr() + p.numel() * p.element_size(), name)
+                       for name, p in zip(self.names, self.parameters) if p.numel())
+        for (_, end, one), (begin, _, other) in zip(spans, spans[1:]):
+            if begin < end:
+                raise InvalidError(f"{one} and {other} share memory, but each would be exchanged by itself: for tied "
+                                   "weights give both modules the same parameter, as in head.weight = embedding.weight")
+
     @staticmethod
     def _unknown(name: str) -> InvalidError:
         return InvalidError(f"{name} was not known when Sluice was told of the model, so its gradient "

@@ -129,6 +129,7 @@ class LocalSteps(NotPickled):
                 raise InvalidError(f"{_NAME}: parameter {name} is of {p.dtype}, and small steps would be lost in it: keep "
                                    "the parameters in float32 and compute with torch.autocast()")
         layout = Layout(trained)
+        layout.check_apart()
         device = layout.parameters[0].device
         for name, p in zip(layout.names, layout.parameters):
             if p.device != device:

@@ -153,6 +153,7 @@ class Optimizer(NotPickled, torch.optim.Optimizer):
                          {"lr": lr} if inner is None else inner.defaults)
         self.inner = inner
         if inner is None:
+            self.layout.check_apart()  # each gets a place in one vector
             recipe = with_clip(recipe, clip, "sluice.torch.Optimizer")
         rules = None if inner is not None else self._rules(recipe, lr, steps_per_epoch)
         if inner is not None:
