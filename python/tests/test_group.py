@@ -83,6 +83,7 @@ def collectives(rank, size):
             found = torch.full((count,), rank, dtype=dtype)
             dist.all_reduce(found, dist.ReduceOp.MAX)
             assert found[-1] == torch.tensor(size - 1, dtype=dtype)
+    refused(lambda: dist.all_gather([torch.zeros(2, 3)] * size, torch.ones(3)), "has the shape (2, 3)")
     found = torch.full((3,), float(rank))
     dist.all_reduce(found, dist.ReduceOp.AVG)
     assert found.tolist() == [1, 1, 1]

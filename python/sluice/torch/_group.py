@@ -480,6 +480,10 @@ class _Group(_Others):
         if all(map(self._is_large, inputs)):
             return self._call("allgather", outputs, inputs, *([] if opts is None else [opts]))
         for output, tensor in zip(outputs, inputs):
+            other = next((place for place in output if place.shape != tensor.shape), None)
+            if other is not None:
+                raise InvalidError(f"all_gather: an output has the shape {tuple(other.shape)}, but each rank gives "
+                                   f"{tuple(tensor.shape)}: make all outputs like the input")
             for place, row in zip(output, self._rows(tensor)):
                 place.detach().copy_(row)
         return _done(outputs)
