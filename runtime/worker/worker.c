@@ -108,16 +108,16 @@ static int find_range(struct worker *w)
 }
 
 /* Sets the norm of this worker's exchange. With clip=median, each shard compares it with the norms
- * of the other workers. all: NULL if everything is sent. */
-static void find_norm(struct worker *w, const struct pick *all)
+ * of the other workers. sent: the coordinates of the exchange; NULL if everything is sent. */
+static void find_norm(struct worker *w, const struct pick *sent)
 {
 	if (!w->rules.recipe->clip.median)
 		return;
 	const struct fragment fragment = worker_fragment(w);
 
 	step_set_norm(&w->step,
-		      all ? pick_norm(all) :
-			    values_norm(worker_residual(w) + fragment.begin, fragment.count));
+		      sent ? pick_norm(sent) :
+			     values_norm(worker_residual(w) + fragment.begin, fragment.count));
 	/* A grid has no point at 0. If all values to send are 0, a range of 0 decodes them as 0;
 	 * shards refuse other values in a message of norm 0. */
 	if (w->step.norm <= 0)
@@ -147,13 +147,16 @@ static int send_selection(struct worker *w, const struct signal *signal)
 	size_t from = 0;
 	int rc = left_out || w->step.rule.all_up ? 0 : pick_exchange(w, signal, &fragment, &all);
 
+	pick_part(&all, fragment.begin, &from); /* seeded selectors have picked in all shards */
+	size_t first = from;
+	const struct pick here = pick_part(&all, fragment.begin + fragment.count, &first);
+
 	if (!rc)
 		rc = find_range(w);
 	if (!rc)
-		find_norm(w, w->step.rule.all_up && !left_out ? NULL : &all);
+		find_norm(w, w->step.rule.all_up && !left_out ? NULL : &here);
 	if (!rc)
 		hooks_picked(w);
-	pick_part(&all, fragment.begin, &from); /* seeded selectors have picked in all shards */
 	for (uint32_t s = fragment.first; s < fragment.end && !rc; s++) {
 		const uint64_t end = l->shards[s].begin + l->shards[s].span;
 

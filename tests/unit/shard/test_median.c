@@ -84,6 +84,25 @@ TEST_IN_JOB(clip_median__grid_and_only_zeros_drawn__trains, 2)
 	sluice_model_close(&model);
 }
 
+/* Seeded selectors draw in all fragments. The norm is that of the fragment that is exchanged, and
+ * not also of values that an earlier exchange of the other fragment has left. */
+TEST_IN_JOB(clip_median__seeded_and_fragments__compares_only_what_is_exchanged, 3)
+{
+	float params[N] = { 0 };
+	sluice_model *model = OPEN(job, params, .count = N,
+				   .recipe = "up=randk(1) down=all memory=none signal=drift "
+					     "when=every(2),fragments(2) clip=median");
+
+	/* Rank 0 moves far in the first fragment, and like the others in the second one. */
+	for (int i = 0; i < N; i++)
+		params[i] -= i < N / 2 && !rank ? 100 : 1;
+	CHECK_STEP(model, params, params);
+	CHECK(is_near(params[0], -1));
+	CHECK_STEP(model, params, params);
+	CHECK(is_near(params[N - 1], -1));
+	sluice_model_close(&model);
+}
+
 TEST_IN_JOB(clip_median__a_single_worker__is_refused, 1)
 {
 	float params[N] = { 0 };
