@@ -12,6 +12,7 @@
 #include "worker/hooks.h"
 #include "worker/local.h"
 #include "worker/state.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -494,24 +495,32 @@ int params_return(struct params *p, int failed)
 
 int own_borrow(const struct worker *w, const char *function, float **host)
 {
+	const enum nonfinite_policy nonfinite = w->rules.recipe->nonfinite;
 	struct target *t = w->into;
 	const uint64_t count = w->layout->count;
+	float *own;
 	int rc = 0;
 
 	*host = NULL;
 	if (!recipe_drifts(w->rules.recipe))
 		return 0;
 	rc = vector_borrow(t->vector, w->stream, function, host);
-	if (rc || w->rules.recipe->nonfinite == NONFINITE_ABORT ||
-	    first_nonfinite(*host, count) == count)
+	if (rc || nonfinite == NONFINITE_ABORT || first_nonfinite(*host, count) == count)
 		return rc;
-	/* The next exchange skips this vector, and the worker continues from the point. */
-	vector_return(t->vector, *host, SLUICE_EINVAL, "");
+	own = *host;
 	*host = t->healed = vector_open(count);
-	if (!*host)
+	if (!*host) {
+		vector_return(t->vector, own, SLUICE_EINVAL, "");
 		return fail(SLUICE_ENOMEM, "%s: no memory for %llu parameters", function,
 			    (unsigned long long)count);
+	}
+	/* With nonfinite=skip, the next exchange skips this vector, and the worker continues from
+	 * the point. With nonfinite=zero, it leaves out only the values that are not finite. */
 	local_point(w->local, 0, count, *host);
+	for (uint64_t i = 0; nonfinite == NONFINITE_ZERO && i < count; i++)
+		if (isfinite(own[i]))
+			(*host)[i] = own[i];
+	vector_return(t->vector, own, SLUICE_EINVAL, "");
 	return 0;
 }
 

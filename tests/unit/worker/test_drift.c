@@ -234,6 +234,33 @@ TEST_IN_JOB(state_save__of_parameters_that_are_not_finite_and_skip__holds_the_co
 	sluice_model_close(&model);
 }
 
+/* The exchange after it leaves out only the value that is not finite, so the state must hold the
+ * others. */
+TEST_IN_JOB(state_save__of_a_parameter_that_is_not_finite_and_zero__keeps_the_others, 2)
+{
+	float params[N], resumed[N];
+	uint64_t done = 0;
+	size_t bytes = 0;
+	sluice_model *model = open_model(job, params, SPARSE "nonfinite=zero");
+
+	for (uint64_t step = 1; step < PERIOD; step++) {
+		step_alone(params, rank, step);
+		CHECK_STEP(model, params, params);
+	}
+	params[7] = rank ? NAN : params[7];
+	CHECK_OK(sluice_state_size(model, &bytes));
+	uint8_t *state = malloc(bytes);
+	CHECK_OK(sluice_state_save(model, state, bytes, 0));
+	CHECK_STEP(model, params, params);
+	sluice_model_close(&model);
+	model = open_model(job, resumed, SPARSE "nonfinite=zero");
+	CHECK_OK(sluice_state_load(model, state, bytes, resumed, &done));
+	CHECK_STEP(model, resumed, resumed);
+	CHECK(done == PERIOD - 1 && !memcmp(params, resumed, sizeof(params)));
+	free(state);
+	sluice_model_close(&model);
+}
+
 TEST_IN_JOB(push__difference_that_overflows__ends_the_job_by_name, 2)
 {
 	float params[N];
