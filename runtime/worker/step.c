@@ -32,7 +32,9 @@ void step_resume(struct step *s, uint64_t done)
 
 void step_set_rate(struct step *s, float lr)
 {
-	s->lr = lr;
+	s->next_lr = lr;
+	if (s->state == STEP_DONE)
+		s->lr = lr;
 }
 
 /* ---- a push ------------------------------------------------------------------ */
@@ -140,12 +142,13 @@ void step_pull(struct step *s)
 void step_end(struct step *s)
 {
 	s->state = STEP_DONE;
+	s->lr = s->next_lr;
 }
 
 void step_complete(struct step *s)
 {
 	s->done++;
-	s->state = STEP_DONE;
+	step_end(s);
 }
 
 /* ---- an exchange that is applied late ---------------------------------------- */

@@ -23,7 +23,9 @@ struct step {
 	uint64_t done;     /* number of completed steps; with when=every, there are several per
 			      push */
 	uint32_t fragment; /* the fragment of the last push */
-	float lr;          /* the learning rate that the next push sends */
+	float lr;          /* the learning rate of the push that is not pulled yet, or otherwise of
+			      the next push */
+	float next_lr;     /* the learning rate of the next push */
 	struct step_rule rule;
 	enum step_state state;
 	unsigned phase;       /* current phase of the schedule */

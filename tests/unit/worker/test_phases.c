@@ -225,3 +225,46 @@ TEST(cyclic__leader_goes_round__its_choice_is_everybodys)
 	assert_true(seen[0] == 0);
 	assert_true(seen[1] == -200.0f / 4 && seen[2] == seen[1]);
 }
+
+/* ---- the rate of a step ------------------------------------------------------ */
+
+/* Makes steps whose rates are set before each push, or ahead, between the last push and its pull.
+ */
+static uint64_t train_at_rates(sluice_job *job, const char *recipe, int ahead)
+{
+	static const float rates[] = { 0.5f, 0.25f, 0.125f };
+	enum { RATES = sizeof(rates) / sizeof(*rates), LENGTH = 40 };
+	float params[LENGTH] = { 0 }, grad[LENGTH];
+	sluice_model *model = OPEN(job, params, .count = LENGTH, .shards = 2, .lr = rates[0],
+				   .recipe = recipe);
+
+	for (int step = 0; step < RATES; step++) {
+		for (int i = 0; i < LENGTH; i++)
+			grad[i] = noise(3, (uint64_t)step, (uint64_t)sluice_rank(job), (uint64_t)i);
+		if (!ahead)
+			CHECK_OK(sluice_set(model, SLUICE_LR, (double)rates[step]));
+		CHECK_OK(sluice_push(model, grad));
+		if (ahead && step + 1 < RATES)
+			CHECK_OK(sluice_set(model, SLUICE_LR, (double)rates[step + 1]));
+		CHECK_OK(sluice_pull(model, params));
+	}
+	const uint64_t digest = check_same(job, params, sizeof(params));
+	sluice_model_close(&model);
+	return digest;
+}
+
+/* A step with two phases up sends messages after the push, too. */
+TEST_IN_JOB(set__rate_between_push_and_pull__is_that_of_the_next_push, 2)
+{
+	static const char *const recipes[] = {
+		"up=cyclic(0.5) down=all memory=residual(outside)",
+		"up=cyclic(0.5) down=all memory=residual(inside)",
+		"up=sketch(0.2) down=all memory=residual(outside)",
+		"up=topk(0.5) down=topk(0.5) memory=residual(outside)",
+	};
+
+	for (size_t i = 0; i < sizeof(recipes) / sizeof(*recipes); i++) {
+		check_of = recipes[i];
+		CHECK(train_at_rates(job, recipes[i], 1) == train_at_rates(job, recipes[i], 0));
+	}
+}
