@@ -383,6 +383,7 @@ def renamed_buffers(job):
             state[name.replace("norm.", "other.")] = state.pop(name)
 
     model = Normed(job.rank)
+    model.register_buffer("sparse", torch.eye(3).to_sparse())  # is left alone
     model._register_state_dict_hook(rename)
     local = LocalSteps(model, adamw(model), "diloco when=every(4)", job=job)
     for step in range(4):

@@ -188,8 +188,8 @@ static int check_own_dir(const sluice_model *model, const struct checkpoint_plac
 	last.generation = model->saved_generation;
 	if (model->saved_in == digest && last.generation && checkpoint_replaced(&last))
 		return fail(SLUICE_EIO,
-			    "another job has replaced this job's checkpoint of step %llu in %s: "
-			    "give each job its own directory",
+			    "another job's checkpoint has replaced that of step %llu in %s: give "
+			    "each job its own directory, or remove LATEST if files were copied",
 			    (unsigned long long)last.step, dir);
 	return 0;
 }

@@ -406,29 +406,45 @@ static void remove_generation(const char *folder)
 		warn_of("remove", folder);
 }
 
+/* Reads the beginning of LATEST, without a message. Returns its bytes, 0 if there is no such file,
+ * or -1. */
+static ssize_t latest_head(const char *dir, char head[256])
+{
+	char path[DURABLE_PATH_BYTES];
+	snprintf(path, sizeof path, "%.*s/LATEST", CHECKPOINT_DIR_BYTES, dir);
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	*head = '\0';
+	if (fd < 0)
+		return errno == ENOENT ? 0 : -1;
+	ssize_t n = pread(fd, head, 255, 0);
+	close(fd);
+	head[n > 0 ? n : 0] = '\0';
+	return n;
+}
+
 /* Returns 0 only if LATEST certainly does not name this generation. On a file server, even a rename
  * that failed may have taken effect. Logs nothing, because the caller reports the earlier
  * failure. */
 static int may_be_latest(const struct checkpoint_place *place)
 {
-	char path[DURABLE_PATH_BYTES], name[NAME_BYTES], line[NAME_BYTES + 16], head[256];
-	snprintf(path, sizeof path, "%.*s/LATEST", CHECKPOINT_DIR_BYTES, place->dir);
+	char name[NAME_BYTES], line[NAME_BYTES + 16], head[256];
 	generation_name(place->step, place->generation, name);
 	snprintf(line, sizeof line, "folder %s\n", name);
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	if (fd < 0)
-		return errno != ENOENT;
-	ssize_t n = pread(fd, head, sizeof head - 1, 0);
-	close(fd);
-	head[n > 0 ? n : 0] = '\0';
-	return n < 0 || strstr(head, line) != NULL;
+	return latest_head(place->dir, head) < 0 || strstr(head, line) != NULL;
 }
 
 int checkpoint_replaced(const struct checkpoint_place *place)
 {
-	char path[DURABLE_PATH_BYTES];
+	char path[DURABLE_PATH_BYTES], name[NAME_BYTES], head[256];
+	struct checkpoint_place latest = *place;
+	const char *at = latest_head(place->dir, head) > 0 ? strstr(head, "\nfolder ") : NULL;
 
-	return !latest_path(place->dir, path) && !access(path, F_OK) && !may_be_latest(place);
+	if (!at || sscanf(at, "\nfolder %47s", name) != 1 ||
+	    !is_generation(name, &latest.step, &latest.generation))
+		return 0;
+	folder_path(&latest, path);
+	return (latest.step != place->step || latest.generation != place->generation) &&
+	       !access(path, F_OK);
 }
 
 void checkpoint_drop(const struct checkpoint_place *place)

@@ -55,7 +55,7 @@ int checkpoint_manifest_write(const char *dir, const struct checkpoint_manifest 
  * is damaged. The caller frees sums. */
 int checkpoint_manifest_read(const char *dir, struct checkpoint_manifest *manifest_out);
 
-/* Returns 1 if there is a valid checkpoint in the directory, and it is not this one. */
+/* Returns 1 if LATEST names another generation, which exists. A damaged LATEST names none. */
 int checkpoint_replaced(const struct checkpoint_place *place);
 /* Removes the remains of a failed checkpoint, unless LATEST names that checkpoint. Failures are
  * logged as warnings. */

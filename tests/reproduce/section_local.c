@@ -383,7 +383,8 @@ void section_local(struct page *page)
 		"its own part of the text, batch %d, %d steps. Loss on 8000 places of the last "
 		"tenth of the text, in float32. Streaming has three shards. β is the decay of the "
 		"residual, and 0.95 where no other is named. Values and bytes are those of seed 1; "
-		"bytes are shares of dense.\n\n",
+		"bytes are shares of dense. The criteria compare losses that are rounded to four "
+		"decimals.\n\n",
 		p.count, LR, RISE, s->run[0][0].workers, BATCH, (int)s->run[0][0].steps);
 	for (int i = 0; i < ROWS; i++)
 		page_run(page, &s->run[i][0], &s->result[i][0].out);

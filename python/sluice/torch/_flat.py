@@ -58,9 +58,11 @@ class Layout:
                 raise self._unknown(name)
 
     def check_apart(self) -> None:
-        """Refuses parameters that share memory, which would have several places in the vector."""
+        """Refuses parameters that share memory, which would have several places in the vector. Views with gaps may be
+        interleaved, and are not compared."""
         spans = sorted((p.data_ptr(), p.data_ptr() + p.numel() * p.element_size(), name)
-                       for name, p in zip(self.names, self.parameters) if p.numel())
+                       for name, p in zip(self.names, self.parameters)
+                       if p.numel() == 1 + sum((size - 1) * stride for size, stride in zip(p.shape, p.stride())))
         for (_, end, one), (begin, _, other) in zip(spans, spans[1:]):
             if begin < end:
                 raise InvalidError(f"{one} and {other} share memory, but each would be exchanged by itself: for tied "

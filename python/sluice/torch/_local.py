@@ -44,8 +44,8 @@ def _run(p: torch.Tensor) -> torch.Tensor:
 def _saved_buffers(model: torch.nn.Module) -> FrozenSet[str]:
     """The names of the buffers of state_dict(). It gives those of a module in checkpoint_wrapper() other names."""
     saved = model.state_dict()
-    places = {value.data_ptr() for value in saved.values() if torch.is_tensor(value)}
-    places -= {p.data_ptr() for p in model.parameters()}
+    places = {value.data_ptr() for value in saved.values() if torch.is_tensor(value) and value.layout == torch.strided}
+    places -= {p.data_ptr() for p in model.parameters() if p.layout == torch.strided}
     return frozenset(saved) | {name for name, b in buffers_of(model) if b.data_ptr() in places}
 
 

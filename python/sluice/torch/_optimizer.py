@@ -224,7 +224,7 @@ class Optimizer(NotPickled, torch.optim.Optimizer):
         self.copied_bytes = 0
         self.skipped = False  # whether the ranks agreed to skip the last step
         self.skipped_steps = 0
-        self._exchanged = False  # by synchronize(), since the last backward
+        self._exchanged = False  # by synchronize(), since the last backward or zero_grad()
         self._own = Watch(parameters) if inner is not None else None  # the gradients of this rank
         self._mean = Watch(parameters) if inner is not None and has_signal_momentum(self.model.recipe) else None
         if inner is not None:

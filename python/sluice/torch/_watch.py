@@ -39,8 +39,8 @@ class Used:
         self._others: List[Tuple[torch.nn.Parameter, torch.Tensor]] = []
 
     def note_others(self, bucket: Any) -> None:
-        """Takes the parameters of a bucket that this rank has not used, and the places of their means. Those that were
-        frozen later get none, which would move them."""
+        """Takes the parameters of a bucket that this rank has not used, and the places of their means. Parameters
+        that were frozen later are left out, because a mean would move them."""
         if bucket.index() == 0:
             self._others = []  # of a backward that an exception ended
         # DDP stores a mean with the strides of the parameter, but bucket.gradients() has contiguous views.

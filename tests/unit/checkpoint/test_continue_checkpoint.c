@@ -261,13 +261,22 @@ static void save_two_models(sluice_job *job, int rank, void *dir)
 	sluice_model_close(&other);
 }
 
-/* A model of a second job saves in the same directory between two checkpoints of the first. */
+/* Runs a shell command on rank 0 while the other ranks wait. */
+static void shell(sluice_job *job, int rank, const char *command)
+{
+	CHECK_OK(sluice_barrier(job));
+	CHECK(rank || system(command) == 0);
+	CHECK_OK(sluice_barrier(job));
+}
+
+/* Between two checkpoints of a model, its directory gets the files of another one, as if another
+ * job had saved there. */
 static void save_in_turn(sluice_job *job, int rank, void *context)
 {
 	const char *const *dirs = context;
 	float params[COUNT] = { 0 };
 	const sluice_model_attr attr = { .size = sizeof attr, .count = COUNT, .lr = 1 };
-	char command[3 * SCRATCH_PATH];
+	char command[3 * SCRATCH_PATH + 64];
 	sluice_model *model = NULL, *other = NULL;
 
 	log_capture();
@@ -276,27 +285,22 @@ static void save_in_turn(sluice_job *job, int rank, void *context)
 	CHECK_OK(sluice_checkpoint(other, dirs[1]));
 	CHECK_OK(sluice_checkpoint(model, dirs[0]));
 	CHECK_OK(sluice_checkpoint(model, dirs[0]));
-	CHECK_OK(sluice_barrier(job));
-	if (rank == 0) {
-		snprintf(command, sizeof command, "rm -r %s/* && cp -r %s/* %s", dirs[0], dirs[1],
-			 dirs[0]);
-		CHECK(system(command) == 0);
-	}
-	CHECK_OK(sluice_barrier(job));
+	snprintf(command, sizeof command, "rm -r '%s'/* && cp -r '%s'/* '%s'", dirs[0], dirs[1],
+		 dirs[0]);
+	shell(job, rank, command);
 	for (int again = 0; again < 2; again++) {
 		CHECK(sluice_checkpoint(model, dirs[0]) == SLUICE_EIO);
-		CHECK(error_says("another job has replaced this job's checkpoint of step 0",
+		CHECK(error_says("another job's checkpoint has replaced that of step 0",
 				 "give each job its own directory"));
 	}
-	CHECK_OK(
-		sluice_restore(other, dirs[0], params, NULL)); /* that of the other job is intact */
-	CHECK_OK(sluice_barrier(job));
-	if (rank == 0) {
-		snprintf(command, sizeof command, "rm -r %s/*", dirs[0]);
-		CHECK(system(command) == 0);
-	}
-	CHECK_OK(sluice_barrier(job));
+	/* The checkpoint of the other job is intact. */
+	CHECK_OK(sluice_restore(other, dirs[0], params, NULL));
+	snprintf(command, sizeof command, "rm -r '%s'/*", dirs[0]);
+	shell(job, rank, command);
 	CHECK_OK(sluice_checkpoint(model, dirs[0]));
+	snprintf(command, sizeof command, ": > '%s'/LATEST", dirs[0]);
+	shell(job, rank, command);
+	CHECK_OK(sluice_checkpoint(model, dirs[0])); /* replaces a damaged LATEST */
 	sluice_model_close(&model);
 	sluice_model_close(&other);
 }
