@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * sluice_transports(): the counters of each transport, and refusals. */
+#include "job/lines.h"
 #include "ranks.h"
 #include "sluice_region.h"
 #include "cases.h"
@@ -39,11 +40,11 @@ TEST_IN_JOB(puts_and_gets__known_sizes__are_counted_exactly_by_transport, 2)
 	CHECK(shm2.puts - shm.puts == (rank ? 0 : 8));
 	CHECK(shm2.put_bytes - shm.put_bytes == (rank ? 0 : 5000 + sizeof bytes));
 	CHECK(shm2.notifies - shm.notifies == (rank ? 0 : 1));
-	/* Heartbeats are minutes apart (lost_after), so at most the first one, of 16 bytes, is read
-	 * in between if the progress thread was late. */
+	/* Heartbeats are minutes apart (lost_after), so at most the first one is read in between if
+	 * the progress thread was late. */
 	uint64_t beats = shm2.gets - shm.gets - (rank ? 0 : 1);
 	CHECK(beats <= 1);
-	CHECK(shm2.get_bytes - shm.get_bytes == (rank ? 0 : 70000) + 16 * beats);
+	CHECK(shm2.get_bytes - shm.get_bytes == (rank ? 0 : 70000) + PULSE_BYTES * beats);
 	CHECK(self2.puts - self.puts == (rank ? 0 : 1) &&
 	      self2.put_bytes - self.put_bytes == (rank ? 0 : 123));
 	CHECK_OK(sluice_barrier(job));
