@@ -177,16 +177,16 @@ static int check_own_dir(const sluice_model *model, const struct checkpoint_plac
 	for (uint32_t i = 0; i < clients_models_end(clients); i++) {
 		const sluice_model *other = clients_model(clients, i);
 
-		if (other && other != model && other->saved_in == digest)
+		if (other && other != model && other->saved.directory == digest)
 			return fail(SLUICE_EINVAL,
 				    "%s has a checkpoint of model %u, which is still open, and one "
 				    "of model %u would replace it: give each model its own "
 				    "directory",
 				    dir, other->id, model->id);
 	}
-	last.step = model->saved_step;
-	last.generation = model->saved_generation;
-	if (model->saved_in == digest && last.generation && checkpoint_replaced(&last))
+	last.step = model->saved.step;
+	last.generation = model->saved.generation;
+	if (model->saved.directory == digest && last.generation && checkpoint_replaced(&last))
 		return fail(SLUICE_EIO,
 			    "another job's checkpoint has replaced that of step %llu in %s: give "
 			    "each job its own directory, or remove LATEST if files were copied",
@@ -248,7 +248,7 @@ static int save_in_rounds(struct meeting *m, const char *dir)
 	}
 	if (!rc) {
 		struct checkpoint_others *others = NULL;
-		model->saved_generation = 0;
+		model->saved.generation = 0;
 		do { /* repeats if the leader was lost before it reported that the checkpoint is
 			complete */
 			namer = m->leader;
@@ -276,9 +276,9 @@ static int save(sluice_model *model, const char *dir)
 	if (!rc)
 		rc = save_in_rounds(m, dir);
 	if (!rc) {
-		model->saved_in = digest64(m->place.dir, strlen(m->place.dir));
-		model->saved_step = m->place.step;
-		model->saved_generation = m->place.generation;
+		model->saved.directory = digest64(m->place.dir, strlen(m->place.dir));
+		model->saved.step = m->place.step;
+		model->saved.generation = m->place.generation;
 		log_line(LOG_INFO, "runtime", "checkpoint of step %llu is complete in %s",
 			 (unsigned long long)m->place.step, m->place.dir);
 	}

@@ -46,11 +46,12 @@ struct sluice_model {
 	int half_restored;
 	/* 1: sluice_hand_over() has added another model's values */
 	int took_over;
-	/* Its last checkpoint: the digest of the directory (0: none), the step and the generation
-	 * (0: not known, because a newer one failed). */
-	uint64_t saved_in, saved_step;
-	uint32_t saved_generation;
-	struct worth worth; /* measurements of the worker half */
+	struct {
+		uint64_t directory; /* digest of its path; 0: there is no checkpoint */
+		uint64_t step;
+		uint32_t generation; /* 0: not known, because a newer checkpoint failed */
+	} saved;                     /* the last checkpoint; of checkpoint.c */
+	struct worth worth;          /* measurements of the worker half */
 
 	struct home *home;
 	struct blocking_read *reading; /* the READ for which the caller waits (READ_BLOCKING) */

@@ -207,6 +207,22 @@ TEST_IN_JOB(push__parameters_that_are_not_finite_and_skip__continue_from_the_com
 	sluice_model_close(&model);
 }
 
+/* Makes steps, replaces a parameter of rank 1 by NaN, and returns the state, which the caller
+ * frees. */
+static uint8_t *state_with_nan(sluice_model *model, int rank, uint64_t steps, float *params,
+			       size_t *bytes)
+{
+	for (uint64_t step = 1; step <= steps; step++) {
+		step_alone(params, rank, step);
+		CHECK_STEP(model, params, params);
+	}
+	params[7] = rank ? NAN : params[7];
+	CHECK_OK(sluice_state_size(model, bytes));
+	uint8_t *state = malloc(*bytes);
+	CHECK_OK(sluice_state_save(model, state, *bytes, 0));
+	return state;
+}
+
 /* A state that is saved before the exchange that leaves such parameters out holds the common ones
  * in their place. The running worker keeps its own. */
 TEST_IN_JOB(state_save__of_parameters_that_are_not_finite_and_skip__holds_the_common_ones, 2)
@@ -216,14 +232,7 @@ TEST_IN_JOB(state_save__of_parameters_that_are_not_finite_and_skip__holds_the_co
 	size_t bytes = 0;
 	sluice_model *model = open_model(job, params, SPARSE "nonfinite=skip");
 
-	for (uint64_t step = 1; step < 2 * PERIOD; step++) {
-		step_alone(params, rank, step);
-		CHECK_STEP(model, params, params);
-	}
-	params[7] = rank ? NAN : params[7];
-	CHECK_OK(sluice_state_size(model, &bytes));
-	uint8_t *state = malloc(bytes);
-	CHECK_OK(sluice_state_save(model, state, bytes, 0));
+	uint8_t *state = state_with_nan(model, rank, 2 * PERIOD - 1, params, &bytes);
 	CHECK((isfinite(params[7]) != 0) == !rank);
 	CHECK_OK(sluice_point(model, params, common));
 	sluice_model_close(&model);
@@ -243,14 +252,7 @@ TEST_IN_JOB(state_save__of_a_parameter_that_is_not_finite_and_zero__keeps_the_ot
 	size_t bytes = 0;
 	sluice_model *model = open_model(job, params, SPARSE "nonfinite=zero");
 
-	for (uint64_t step = 1; step < PERIOD; step++) {
-		step_alone(params, rank, step);
-		CHECK_STEP(model, params, params);
-	}
-	params[7] = rank ? NAN : params[7];
-	CHECK_OK(sluice_state_size(model, &bytes));
-	uint8_t *state = malloc(bytes);
-	CHECK_OK(sluice_state_save(model, state, bytes, 0));
+	uint8_t *state = state_with_nan(model, rank, PERIOD - 1, params, &bytes);
 	CHECK_STEP(model, params, params);
 	sluice_model_close(&model);
 	model = open_model(job, resumed, SPARSE "nonfinite=zero");
