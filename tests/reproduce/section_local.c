@@ -217,14 +217,14 @@ static void make_runs(struct series *s, const struct problem *p)
 
 /* ---- the page -------------------------------------------------------------- */
 
-/* Returns the mean of the losses, with the four decimals that the page shows. */
+/* Returns the mean of the losses. */
 static double mean(const struct series *s, int i)
 {
 	double sum = 0;
 
 	for (int seed = 0; seed < seeds(s, i); seed++)
 		sum += s->result[i][seed].value;
-	return round(1e4 * sum / seeds(s, i)) / 1e4;
+	return sum / seeds(s, i);
 }
 
 /* Returns the values sent up by seed 1, as a share of the coordinates of all exchanges. */
@@ -332,7 +332,7 @@ static const struct outcome *failed(const struct series *s, int i)
 
 static void judge(const struct series *s, const struct criterion *c)
 {
-	const double difference = round(1e4 * (mean(s, c->first) - mean(s, c->second))) / 1e4;
+	const double difference = mean(s, c->first) - mean(s, c->second);
 	const int holds = difference >= c->low && difference <= c->high &&
 			  (c->share <= 0 || share(s, c->first) <= c->share);
 	const struct outcome *out = failed(s, c->first);
@@ -383,8 +383,7 @@ void section_local(struct page *page)
 		"its own part of the text, batch %d, %d steps. Loss on 8000 places of the last "
 		"tenth of the text, in float32. Streaming has three shards. β is the decay of the "
 		"residual, and 0.95 where no other is named. Values and bytes are those of seed 1; "
-		"bytes are shares of dense. The criteria compare losses that are rounded to four "
-		"decimals.\n\n",
+		"bytes are shares of dense.\n\n",
 		p.count, LR, RISE, s->run[0][0].workers, BATCH, (int)s->run[0][0].steps);
 	for (int i = 0; i < ROWS; i++)
 		page_run(page, &s->run[i][0], &s->result[i][0].out);
