@@ -81,9 +81,13 @@ struct problem mlp_problem(size_t hidden, uint32_t batch);
 
 /* ---- text.c ---- */
 
+/* How the vector has the weights of a layer: in x out, as in y = x W, or out x in, as torch does.
+ * What is selected in blocks of the vector depends on it. */
+enum text_order { TEXT_BY_INPUT, TEXT_BY_OUTPUT };
 /* Reads a text, plain or gzip, whose next character is predicted. 0, or -1 with why[]. Its memory
  * exists until the process ends. */
-int text_problem(const char *path, uint32_t batch, struct problem *out, char *why, size_t cap);
+int text_problem(const char *path, uint32_t batch, enum text_order order, struct problem *out,
+		 char *why, size_t cap);
 
 /* ---- quad.c ---- */
 

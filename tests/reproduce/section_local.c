@@ -86,6 +86,7 @@ struct row {
 	const char *figure; /* or NULL */
 	uint32_t shards;    /* 0: one */
 	int seeds;          /* SEEDS where three do not decide a criterion */
+	enum text_order order;
 };
 
 #define DRIFT  "signal=drift when=every(15)"
@@ -106,6 +107,8 @@ enum {
 	SPARSE_TWOMEANS,
 	SPARSE_UNIFORM,
 	FORGETFUL,
+	SPARSE_BY_OUTPUT,
+	FORGETFUL_BY_OUTPUT,
 	LASTING_F32,
 	LASTING_TWOMEANS,
 	LASTING_UNIFORM,
@@ -139,6 +142,10 @@ static const struct row rows[ROWS] = {
 	[SPARSE_UNIFORM] = { "SparseLoCo, uniform(2)",
 			     SPARSE(",uniform(2)", "residual(decay=0.95)"), LOCAL, NULL, 0, SEEDS },
 	[FORGETFUL] = { "no error feedback, f32", SPARSE("", "none"), LOCAL, "local", 0, SEEDS },
+	[SPARSE_BY_OUTPUT] = { "SparseLoCo, f32, out × in", SPARSE("", "residual(decay=0.95)"),
+			       LOCAL, NULL, 0, SEEDS, TEXT_BY_OUTPUT },
+	[FORGETFUL_BY_OUTPUT] = { "no error feedback, f32, out × in", SPARSE("", "none"), LOCAL,
+				  NULL, 0, SEEDS, TEXT_BY_OUTPUT },
 	[LASTING_F32] = { "β 1, f32", SPARSE("", "residual"), LOCAL, NULL, 0, 1 },
 	[LASTING_TWOMEANS] = { "β 1, twomeans", SPARSE(",twomeans", "residual"), LOCAL, "local", 0,
 			       SEEDS },
@@ -161,18 +168,19 @@ static const struct row rows[ROWS] = {
 /* The runs of all seeds, and their results. */
 struct series {
 	struct page *page;
+	struct problem text[2]; /* for each enum text_order */
 	struct run run[ROWS][SEEDS];
 	struct result result[ROWS][SEEDS];
 };
 
-static void prepare(struct series *s, const struct problem *p, int i, int seed)
+static void prepare(struct series *s, int i, int seed)
 {
 	struct training *t = zeroed(1, sizeof *t);
 	const struct row *row = &rows[i];
 	struct run *run = &s->run[i][seed];
 
 	*run = (struct run){ .label = row->label,
-			     .problem = p,
+			     .problem = &s->text[row->order],
 			     .recipe = row->recipe,
 			     .workers = s->page->options.quick ? 2 : WORKERS,
 			     .shards = row->shards,
@@ -195,7 +203,7 @@ static int seeds(const struct series *s, int i)
 	return s->page->options.quick ? 1 : rows[i].seeds;
 }
 
-static void make_runs(struct series *s, const struct problem *p)
+static void make_runs(struct series *s)
 {
 	const struct run *runs[ROWS * SEEDS];
 	struct result *results = zeroed(ROWS * SEEDS, sizeof *results), *result = results;
@@ -204,7 +212,7 @@ static void make_runs(struct series *s, const struct problem *p)
 	for (int seed = SEEDS; seed-- > 0;)
 		for (int i = 0; i < ROWS; i++)
 			if (seed < seeds(s, i)) {
-				prepare(s, p, i, seed);
+				prepare(s, i, seed);
 				runs[n++] = &s->run[i][seed];
 			}
 	pool_run(runs, results, n, s->page->options.jobs);
@@ -348,32 +356,40 @@ static void judge(const struct series *s, const struct criterion *c)
 		 1 / share(s, c->first));
 }
 
-/* The differences between β 1 and DiLoCo scatter, so they are shown by seed. */
-static void describe_scatter(const struct series *s)
+/* Shows a difference of two rows by seed. */
+static void describe_difference(const struct series *s, int first, int second)
 {
-	if (failed(s, LASTING_TWOMEANS) || failed(s, DILOCO_4))
+	if (failed(s, first) || failed(s, second))
 		return;
-	page_text(s->page, "%s minus %s, by seed:", rows[LASTING_TWOMEANS].label,
-		  rows[DILOCO_4].label);
-	for (int seed = 0; seed < seeds(s, DILOCO_4); seed++)
+	page_text(s->page, "%s minus %s, by seed:", rows[first].label, rows[second].label);
+	for (int seed = 0; seed < seeds(s, first); seed++)
 		page_text(s->page, " %+.4f",
-			  s->result[LASTING_TWOMEANS][seed].value -
-				  s->result[DILOCO_4][seed].value);
-	page_text(s->page, ".\n");
+			  s->result[first][seed].value - s->result[second][seed].value);
+	page_text(s->page, "; mean %+.4f.\n\n", mean(s, first) - mean(s, second));
+}
+
+/* Opens the text once for each order of the weights. Returns 0, or -1 with why[]. */
+static int open_texts(struct series *s, char *why, size_t cap)
+{
+	if (!s->page->options.text)
+		return -1;
+	for (int order = 0; order < 2; order++)
+		if (text_problem(s->page->options.text, BATCH, order, &s->text[order], why, cap))
+			return -1;
+	return 0;
 }
 
 void section_local(struct page *page)
 {
 	struct series *s = zeroed(1, sizeof *s);
-	struct problem p;
 	char why[512] = "no text was named (--text, TEXT)";
 
 	s->page = page;
-	if (!page->options.text || text_problem(page->options.text, BATCH, &p, why, sizeof why)) {
+	if (open_texts(s, why, sizeof why)) {
 		page_row(page, &criteria[0].claim, VERDICT_NO_DATA, "%s", why);
 		return;
 	}
-	make_runs(s, &p);
+	make_runs(s);
 	page_figure(page, "local", "AdamW, 8 workers, an exchange every 15 steps (dense: each)");
 	page_figure(page, "adamw", "AdamW on the mean of 8 workers, an exchange in each step");
 	page_text(
@@ -381,15 +397,19 @@ void section_local(struct page *page)
 		"CHAR: the next character of a text from the 16 before it, d = %zu. AdamW, decay "
 		"0.01, rate %g after %d steps and then a cosine to a tenth; %d workers, each with "
 		"its own part of the text, batch %d, %d steps. Loss on 8000 places of the last "
-		"tenth of the text, in float32. Streaming has three shards. β is the decay of the "
-		"residual, and 0.95 where no other is named. Values and bytes are those of seed 1; "
-		"bytes are shares of dense.\n\n",
-		p.count, LR, RISE, s->run[0][0].workers, BATCH, (int)s->run[0][0].steps);
+		"tenth of the text, in float32. The vector has the weights of each layer in × out "
+		"(y = x W), or where a row says so out × in, as torch has them. Streaming has "
+		"three shards. β is the decay of the residual, and 0.95 where no other is named. "
+		"Values and bytes are those of seed 1; bytes are shares of dense.\n\n",
+		s->text[TEXT_BY_INPUT].count, LR, RISE, s->run[0][0].workers, BATCH,
+		(int)s->run[0][0].steps);
 	for (int i = 0; i < ROWS; i++)
 		page_run(page, &s->run[i][0], &s->result[i][0].out);
 	show(s);
 	for (size_t i = 0; i < sizeof criteria / sizeof criteria[0]; i++)
 		judge(s, &criteria[i]);
-	describe_scatter(s);
+	describe_difference(s, LASTING_TWOMEANS, DILOCO_4);
+	describe_difference(s, FORGETFUL, SPARSE_F32);
+	describe_difference(s, FORGETFUL_BY_OUTPUT, SPARSE_BY_OUTPUT);
 	free(s);
 }
