@@ -15,14 +15,15 @@ struct level {
 	uint32_t middle; /* the k-th largest key was near this one; 0: there was no block yet */
 };
 
-/* A block from which coordinates are selected. The candidates are in the selector's stage. */
+/* A block from which coordinates are selected. The candidates are in the stage. */
 struct block {
-	const struct selector *s;
+	const struct select_kernels *kernels;
+	struct select_stage stage;
 	const float *x;
 	const struct span *spans;
 	size_t n_spans;
 	uint64_t begin, end;
-	uint32_t plain; /* number of coordinates that are not exempt */
+	uint32_t plain, exempt; /* numbers of coordinates */
 };
 
 /* Finds the spans of the block that begins at `begin`. *span is the first span that can overlap it,
@@ -32,12 +33,12 @@ static void find_spans(struct block *b, const struct span *spans, size_t n_spans
 	while (*span < n_spans && spans[*span].end <= b->begin)
 		++*span;
 	b->spans = spans + *span;
-	b->n_spans = b->plain = 0;
+	b->n_spans = b->plain = b->exempt = 0;
 	for (size_t j = *span; j < n_spans && spans[j].begin < b->end; j++, b->n_spans++) {
 		const uint64_t from = spans[j].begin > b->begin ? spans[j].begin : b->begin;
 		const uint64_t to = spans[j].end < b->end ? spans[j].end : b->end;
 
-		b->plain += spans[j].exempt ? 0 : (uint32_t)(to - from);
+		*(spans[j].exempt ? &b->exempt : &b->plain) += (uint32_t)(to - from);
 	}
 }
 
@@ -49,7 +50,7 @@ static void find_spans(struct block *b, const struct span *spans, size_t n_spans
  * of the keys. */
 static size_t list_block(const struct block *b, uint32_t below, size_t *exempt, uint32_t *largest)
 {
-	const struct select_stage *stage = &b->s->stage;
+	const struct select_stage *stage = &b->stage;
 	float no_value[LISTS_SLACK];
 	/* All candidates are listed as sure ones, because one walk lists these. */
 	struct select_lists l = { .near_index = stage->index, .near_value = no_value };
@@ -64,8 +65,7 @@ static size_t list_block(const struct block *b, uint32_t below, size_t *exempt, 
 
 		l.index = stage->near_index + n;
 		l.value = stage->near_value + n;
-		b->s->kernels->list_values(b->x, from, to, (struct select_bounds){ level, level },
-					   &l);
+		b->kernels->list_values(b->x, from, to, (struct select_bounds){ level, level }, &l);
 		for (size_t i = 0; i < l.n && span->exempt; i++)
 			l.value[i] = bits_float(KEY_MASK);
 		*exempt += span->exempt ? l.n : 0;
@@ -235,7 +235,7 @@ static size_t keep(const struct select_kernels *kernels, const float *v, uint32_
 static size_t select_block(const struct block *b, uint32_t quota, struct level *level,
 			   uint32_t *index)
 {
-	const struct select_stage *stage = &b->s->stage;
+	const struct select_stage *stage = &b->stage;
 	const int first = !level->middle;
 	uint32_t below = first ? sampled_level(b, quota, 0) : level->below, largest;
 	size_t exempt, n = list_block(b, below, &exempt, &largest);
@@ -258,7 +258,7 @@ static size_t select_block(const struct block *b, uint32_t quota, struct level *
 
 		if (!exempt)
 			learn(level, stage->near_value, n, quota, cut.floor, &soon);
-		n = keep(b->s->kernels, stage->near_value, stage->near_index, n, cut);
+		n = keep(b->kernels, stage->near_value, stage->near_index, n, cut);
 	} else if (level->middle > below) {
 		const uint32_t lower = (level->middle - below) / 4;
 
@@ -270,25 +270,115 @@ static size_t select_block(const struct block *b, uint32_t quota, struct level *
 	return n;
 }
 
+/* Consecutive blocks from which one thread selects, and their coordinates. */
+struct part {
+	uint64_t begin, end;
+	uint32_t *index; /* with room for all that may be selected */
+	size_t n;
+};
+
+struct each {
+	struct selector *s;
+	const float *x;
+	const struct span *spans;
+	size_t n_spans;
+	uint32_t k, length;
+	const uint32_t *ends; /* NULL, or those of all blocks */
+	unsigned parts;
+	struct part part[TEAM_PARTS];
+};
+
+static uint32_t quota_of(const struct each *e, const struct block *b)
+{
+	return !e->ends        ? block_quota(e->k, e->length, b->plain) :
+	       b->plain < e->k ? b->plain :
+				 e->k;
+}
+
+static void select_part(const struct each *e, struct part *p, struct select_stage stage)
+{
+	struct level level = { 0 };
+	struct block b = { .kernels = e->s->kernels, .stage = stage, .x = e->x, .begin = p->begin };
+	const uint32_t *ends = e->ends;
+	size_t span = 0;
+
+	for (p->n = 0; b.begin < p->end; b.begin = b.end) {
+		b.end = ends                         ? *ends++ :
+			p->end - b.begin < e->length ? p->end :
+						       b.begin + e->length;
+		find_spans(&b, e->spans, e->n_spans, &span);
+		p->n += select_block(&b, quota_of(e, &b), &level, p->index + p->n);
+	}
+}
+
+static void part_work(void *context, unsigned part)
+{
+	struct each *e = context;
+
+	if (part < e->parts)
+		select_part(e, &e->part[part],
+			    stage_in(team_memory(e->s->team, part), e->s->shared_tile));
+}
+
+/* Cuts the blocks into equal parts. A part's place in index[] follows what the earlier blocks may
+ * select. */
+static void cut_parts(struct each *e, uint64_t begin, uint64_t end, uint32_t *index)
+{
+	const uint64_t blocks = (end - begin + e->length - 1) / e->length;
+	struct block b = { .begin = begin };
+	size_t span = 0;
+
+	for (unsigned p = 0; p < e->parts; p++) {
+		const uint64_t after = begin + blocks * (p + 1) / e->parts * e->length;
+
+		e->part[p] = (struct part){ .begin = b.begin,
+					    .end = after < end ? after : end,
+					    .index = index };
+		for (; b.begin < e->part[p].end; b.begin = b.end) {
+			b.end = b.begin + e->length;
+			find_spans(&b, e->spans, e->n_spans, &span);
+			index += quota_of(e, &b) + b.exempt;
+		}
+		b.begin = e->part[p].end;
+	}
+}
+
+/* Joins what the parts have selected, and returns its length. */
+static size_t join_parts(const struct each *e)
+{
+	size_t n = e->part[0].n;
+
+	for (unsigned p = 1; p < e->parts; p++) {
+		memmove(e->part[0].index + n, e->part[p].index, e->part[p].n * sizeof(uint32_t));
+		n += e->part[p].n;
+	}
+	return n;
+}
+
 size_t select_each_block(struct selector *s, const float *x, const struct span *spans,
 			 size_t n_spans, uint32_t k, uint32_t length, const uint32_t *ends,
 			 uint32_t *index)
 {
 	const uint64_t all = n_spans ? spans[n_spans - 1].end : 0;
-	struct level level = { 0 };
-	struct block b = { .s = s, .x = x };
-	size_t n = 0, span = 0;
+	const uint64_t begin = n_spans && !ends ? spans[0].begin / length * length : 0;
+	struct each e = { .s = s,
+			  .x = x,
+			  .spans = spans,
+			  .n_spans = n_spans,
+			  .k = k,
+			  .length = length,
+			  .ends = ends,
+			  .parts = 1,
+			  .part = { { .begin = begin, .end = all, .index = index } } };
 
 	assert(all <= s->n && length <= SELECT_BLOCK_MOST);
-	b.begin = n_spans && !ends ? spans[0].begin / length * length : 0;
-	for (; b.begin < all; b.begin = b.end) {
-		b.end = ends ? *ends++ : all - b.begin < length ? all : b.begin + length;
-		find_spans(&b, spans, n_spans, &span);
-		n += select_block(&b,
-				  !ends       ? block_quota(k, length, b.plain) :
-				  b.plain < k ? b.plain :
-						k,
-				  &level, index + n);
+	if (s->team && !ends && team_take(s->team)) {
+		e.parts = team_parts(s->team);
+		cut_parts(&e, begin, all, index);
+		team_run(s->team, part_work, &e);
+		team_give_back(s->team);
+	} else {
+		select_part(&e, &e.part[0], s->stage);
 	}
-	return n;
+	return join_parts(&e);
 }

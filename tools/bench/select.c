@@ -23,7 +23,7 @@ enum {
 	SELECT,        /* sluice_select() without a hint */
 	SELECT_ONE,    /* the same by one thread */
 	SELECT_HINTED, /* with the hint of the previous call */
-	EACH_BLOCK,    /* the same density of each block of 4096, by one thread */
+	EACH_BLOCK,    /* the same density of each block of 4096, by all threads */
 	ADD,           /* residual += grad by one thread */
 	RESIDUAL,      /* sluice_select() with a residual and a hint */
 	TIMES
@@ -195,7 +195,7 @@ static int one_k(void *bench, size_t k, int first)
 	if (!rc)
 		rc = open_selector(b, b->o->threads, 0, &b->hinted);
 	if (!rc)
-		rc = selector_open(b->o->n, &b->by_block);
+		rc = selector_open_for(b->o->n, k, (unsigned)b->o->threads, &b->by_block);
 	if (!rc)
 		rc = measure(b);
 	if (!rc)
