@@ -89,8 +89,16 @@ static int check_pair(sluice_model *from, sluice_model *to)
 	return rc;
 }
 
+/* Returns how many times a single worker has to push a part of a mean, so that the new model
+ * publishes it once. A mean divides the push by the number of workers. With reduce=senders, it is
+ * divided by the number of workers that send the coordinate. */
+static float pushes_of_part(const sluice_model *to)
+{
+	return to->recipe.reduce == REDUCE_SENDERS ? 1 : (float)sluice_living(to->job);
+}
+
 /* Adds n times the unpublished values of the shards that workers read from this rank. With
- * update=none these values are parts of a mean, so one of n workers has to push n times as much. */
+ * update=none these values are parts of a mean. */
 static void add_unpublished(sluice_model *from, float n, float *residual)
 {
 	for (uint32_t i = 0; i < from->n_own; i++) {
@@ -122,7 +130,7 @@ int sluice_hand_over(sluice_model *from, sluice_model *to)
 	if (remembers(from)) {
 		for (uint64_t i = 0; i < to->layout.count; i++)
 			residual[i] += kept[i];
-		add_unpublished(from, (float)sluice_living(from->job), residual);
+		add_unpublished(from, pushes_of_part(to), residual);
 	}
 	if (velocity && next)
 		memcpy(next, velocity, to->layout.count * sizeof(*next));

@@ -72,6 +72,30 @@ TEST_IN_JOB(hand_over__to_a_dense_recipe__everything_arrives, 1, 2, 4)
 	sluice_model_close(&to);
 }
 
+/* With reduce=senders a push of one worker counts whole. Only the owner of a shard pushes the
+ * values that the shard has not published. */
+TEST_IN_JOB(hand_over__to_reduce_senders__unpublished_values_arrive_once, 2, 4)
+{
+	const char *all = "up=all down=topk(0.1) memory=residual update=none",
+		   *senders = "up=all down=all memory=residual update=none reduce=senders";
+	float sum[COUNT] = { 0 }, zeros[COUNT] = { 0 }, mean[COUNT];
+	sluice_model *from = open_model(job, all, COUNT), *to;
+
+	make_step(from, rank, 0, sum);
+	to = open_model(job, senders, COUNT);
+	CHECK_OK(sluice_hand_over(from, to));
+	sluice_model_close(&from);
+	CHECK_STEP(to, zeros, mean);
+	for (int i = 0; i < COUNT; i++) {
+		float of_all = 0;
+
+		for (int r = 0; r < sluice_workers(job); r++)
+			of_all += value(r, 0, i);
+		CHECK(sum[i] + mean[i] == of_all / (float)sluice_workers(job));
+	}
+	sluice_model_close(&to);
+}
+
 /* A second call would send the residual twice. Another model can take over, because a program may
  * have to give up the first one. */
 TEST_IN_JOB(hand_over__twice_to_one_model__is_refused_and_changes_nothing, 2)
