@@ -102,6 +102,30 @@ static int call_differs(const struct round *r, int peer, const struct collective
 			ends ? "; that rank has ended early: read its output" : "");
 }
 
+static const char *closed_text(uint32_t about, char text[32])
+{
+	if (about_is_model(about))
+		snprintf(text, 32, "model %u", about);
+	else
+		snprintf(text, 32, "region %u", about - ABOUT_REGIONS);
+	return text;
+}
+
+/* Ranks that close different models or regions would later number them differently, and would take
+ * a notify of one region for a notify of another. */
+static int closing_differs(const struct round *r, int peer,
+			   const struct collective_message *message)
+{
+	char theirs[32], mine[32];
+
+	return job_fail(r->job, SLUICE_EINVAL, peer,
+			"collectives differ: %s closes %s, but %s closes %s (numbered from 0 as "
+			"they were opened): close models and regions in the same order on all "
+			"ranks",
+			rank_text(r->job, peer), closed_text(message->about.model, theirs),
+			rank_text(r->job, r->job->rank), closed_text(r->about.model, mine));
+}
+
 /* Fails at once, with a message that names the rank, if a rank is in another call. If workers may
  * be dropped, a call counts only if its message is part of the round, which take_messages()
  * determines. */
@@ -185,6 +209,8 @@ static int take_messages(struct round *r, uint8_t *all)
 				   message.bytes <= r->bytes;
 		if (message.op != r->op || !fits)
 			return call_differs(r, p, &message);
+		if (r->op == COLLECTIVE_CLOSE && message.about.model != r->about.model)
+			return closing_differs(r, p, &message);
 		if (all) {
 			memset(all + (size_t)p * r->bytes, 0, r->bytes);
 			memcpy(all + (size_t)p * r->bytes, message.copy + COLLECTIVE_HEADER_BYTES,

@@ -209,7 +209,7 @@ static int read_early(const sluice_job *job, int peer, struct collective_message
 static void report_model(sluice_job *job, int peer)
 {
 	struct collective_message message;
-	if (!read_early(job, peer, &message) && message.about.model != ABOUT_NO_MODEL)
+	if (!read_early(job, peer, &message) && about_is_model(message.about.model))
 		clients_handler(&job->clients)
 			->is_in(job, peer, message.op, message.about.model, message.about.steps);
 }
@@ -223,7 +223,7 @@ int messages_closing_text(const sluice_job *job, int rank, char *text, size_t ca
 	if ((mine && !messages_claimed(job)) ||
 	    (mine ? messages_read(job, rank, job->messages.seq, &message) :
 		    read_early(job, rank, &message)) ||
-	    message.op != COLLECTIVE_CLOSE || message.about.model == ABOUT_NO_MODEL)
+	    message.op != COLLECTIVE_CLOSE || !about_is_model(message.about.model))
 		return 0;
 	snprintf(text, cap, "it closed model %u after %llu steps", message.about.model,
 		 (unsigned long long)message.about.steps);
@@ -239,7 +239,7 @@ static void tell_members(sluice_job *job, int peer)
 	const uint64_t seq = job->messages.came[peer];
 	struct collective_message m;
 	if (!job->hubs || !hubs_are(job, job->rank) ||
-	    get_le32(message_from(job, peer, seq) + 16) == ABOUT_NO_MODEL ||
+	    !about_is_model(get_le32(message_from(job, peer, seq) + 16)) ||
 	    messages_read(job, peer, seq, &m) ||
 	    (told->seq == seq && told->model == m.about.model && told->steps <= m.about.steps &&
 	     job_living(job, told->rank)))

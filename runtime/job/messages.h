@@ -47,12 +47,17 @@ enum collective {
 const char *collective_name(uint32_t op);
 
 /* The model that a collective is about, and the number of steps whose gradients this rank's worker
- * has pushed to it. Until the collective ends, the worker pushes no more to this model. */
+ * has pushed to it. Until the collective ends, the worker pushes no more to this model. If a region
+ * is closed, `model` is ABOUT_REGIONS + the region's number. */
 struct about {
 	uint32_t model;
 	uint64_t steps;
 };
-enum { ABOUT_NO_MODEL = UINT32_MAX };
+enum { ABOUT_NO_MODEL = UINT32_MAX, ABOUT_REGIONS = 1u << 31 };
+static inline int about_is_model(uint32_t model)
+{
+	return model < ABOUT_REGIONS;
+}
 
 /* A private copy of a message whose length and checksum are valid. */
 struct collective_message {

@@ -187,7 +187,9 @@ void sluice_region_close(sluice_region **region_pointer)
 	struct error_scope scope;
 	error_begin(&scope);
 	int rc = sluice_region_flush(region),
-	    closed = collective_run(job, COLLECTIVE_CLOSE, NULL, 0, 0, NULL);
+	    closed = collective_run_about(job, COLLECTIVE_CLOSE,
+					  (struct about){ ABOUT_REGIONS + region->id, 0 }, NULL, 0,
+					  0, NULL);
 	progress_take(job);
 	clients_drop_region(&job->clients, region->id);
 	progress_release(job);

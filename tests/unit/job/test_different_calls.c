@@ -96,6 +96,43 @@ TEST(collectives__that_differ__are_named_though_a_third_rank_computes)
 	run_in_job(3, third_never_comes, shared_memory(sizeof(atomic_int)));
 }
 
+/* ---- closing ------------------------------------------------------------------ */
+
+/* After this, the ranks would have different numbers for the same region, and a notify of one
+ * region would end a wait for another. */
+TEST_IN_JOB(close__of_different_regions__names_both, 2)
+{
+	sluice_region *of[2];
+
+	for (int i = 0; i < 2; i++)
+		CHECK_OK(sluice_region_open(job, 64, &of[i]));
+	log_capture();
+	sluice_region_close(&of[rank]);
+	const int rc = sluice_barrier(job);
+	CHECK(rc == SLUICE_EINVAL || rc == SLUICE_EPEER);
+	CHECK(error_says("rank 0 (node n1) closes region 0", "rank 1 (node n1) closes region 1"));
+	sluice_region_close(&of[1 - rank]);
+}
+
+TEST_IN_JOB(close__of_a_model_against_a_region__names_both, 2)
+{
+	float params[N] = { 0 };
+	sluice_model *model = open_one(job, params);
+	sluice_region *region;
+
+	CHECK_OK(sluice_region_open(job, 64, &region));
+	log_capture();
+	if (rank)
+		sluice_region_close(&region);
+	else
+		sluice_model_close(&model);
+	const int rc = sluice_barrier(job);
+	CHECK(rc == SLUICE_EINVAL || rc == SLUICE_EPEER);
+	CHECK(error_says("rank 0 (node n1) closes model 0", "rank 1 (node n1) closes region 0"));
+	sluice_region_close(&region);
+	sluice_model_close(&model);
+}
+
 /* ---- a step against a call that another thread's push may end ---------------- */
 
 TEST_IN_RANKS(step__against_a_barrier__the_limit_names_both, 2)
