@@ -46,7 +46,7 @@ plot() {
 }
 
 plot 0 '' --output a.svg --title 'a "title" of 100% {x}_y' one.jsonl 'two.jsonl=top_k {1%} "q" \ ~'
-for text in 'a "title" of 100% {x}_y' one 'top_k {1%} "q" \ ~' 'training loss, means over 3 steps' 'lower is better' \
+for text in 'a "title" of 100% {x}_y' one 'top_k {1%} "q" \ ~' 'training loss, means over 2 steps' 'lower is better' \
 	'not in these files' 'all workers (logarithmic)' 'the axis begins at 0.'; do
 	sed 's/<[^>]*>//g; s/&quot;/"/g; s/&amp;/\&/g' a.svg | grep -qF -- "$text" || wrong "a.svg does not show: $text"
 done
@@ -87,6 +87,7 @@ plot 1 'bad.jsonl is no metrics file.*without a step' --output c.png bad.jsonl
 : >empty.jsonl
 plot 1 'empty.jsonl holds no step' --output c.png empty.jsonl
 plot 1 'absent.jsonl: no such file' --output c.png absent.jsonl
+plot 1 '\. is not a regular file' --output c.png .
 [ "$(cat c.png)" = kept ] || wrong "a run that failed changed a picture"
 plot 1 'cannot write' --output nowhere/c.png one.jsonl
 plot 2 'must end in' --output c.gif one.jsonl
