@@ -53,7 +53,7 @@ int sluice_set(sluice_model *model, int what, double x)
 	switch (what) {
 	case SLUICE_LR: return step_set_lr(model->worker, (float)x);
 	case SLUICE_GRAD_SCALE: return step_set_grad_scale(model->worker, (float)x);
-	case SLUICE_SMOOTHNESS: return lazy_set_smoothness(model->worker->lazy, (float)x);
+	case SLUICE_SMOOTHNESS: return lazy_set_smoothness(model->worker, (float)x);
 	case SLUICE_WEIGHT: return quorum_set_weight(model->worker, (float)x);
 	case SLUICE_MEASURE: return set_measure(model, x != 0);
 	}

@@ -373,14 +373,18 @@ int lazy_wants(const struct worker *w)
 	       !lazy_skips_unseen(&lazy->rule, w->step.lr, lazy->smoothness, lazy->distance);
 }
 
-int lazy_set_smoothness(struct lazy *lazy, float smoothness)
+int lazy_set_smoothness(struct worker *w, float smoothness)
 {
+	if (w->rules.recipe->when != WHEN_LAZY_SERVER)
+		return fail(SLUICE_EINVAL,
+			    "sluice_set: SLUICE_SMOOTHNESS needs a recipe with when=lazy-server, "
+			    "because no other decides by it");
 	if (!(smoothness > 0) || !isfinite(smoothness))
 		return fail(SLUICE_EINVAL,
 			    "sluice_set: SLUICE_SMOOTHNESS is %g, but must be finite and > 0",
 			    (double)smoothness);
-	if (lazy)
-		lazy->smoothness = smoothness;
+	if (w->lazy)
+		w->lazy->smoothness = smoothness;
 	return 0;
 }
 

@@ -62,7 +62,7 @@ void lazy_restore(struct worker *w, const uint64_t *numbers, int refresh);
 
 /* Returns 0 if the next step needs no gradient (when=lazy-server), otherwise 1. */
 int lazy_wants(const struct worker *w);
-int lazy_set_smoothness(struct lazy *lazy, float smoothness);
+int lazy_set_smoothness(struct worker *w, float smoothness);
 
 extern const struct step_hooks lazy_hooks;
 #endif

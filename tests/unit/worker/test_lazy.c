@@ -231,6 +231,11 @@ TEST_IN_JOB(smoothness__that_no_function_has__is_refused, 1)
 	CHECK(sluice_set(NULL, SLUICE_SMOOTHNESS, 1) == SLUICE_EINVAL);
 	CHECK_OK(sluice_set(model, SLUICE_SMOOTHNESS, 1e-30));
 	sluice_model_close(&model);
+	model = OPEN(job, params, .count = 8,
+		     .recipe = "up=all down=all signal=innovation when=lazy(3,5)");
+	CHECK(sluice_set(model, SLUICE_SMOOTHNESS, 1) == SLUICE_EINVAL);
+	CHECK(error_says("SLUICE_SMOOTHNESS needs a recipe with when=lazy-server", NULL));
+	sluice_model_close(&model);
 }
 
 TEST(push__every_fourth_step__replicas_part_and_meet_again)
