@@ -16,6 +16,10 @@ echo "| digests: $a, again $b, with servers=4 $servers"
 # The same job in one process has the same bits and counts the same bytes.
 "$train" --simulate 4 $small --recipe "$sparse" --shards 4 --digest > simulated.out 2> simulated.err ||
 	fail "--simulate 4 failed: $(tail -n 3 simulated.err)"
+# --servers 0 takes precedence over the variable.
+SLUICE_SERVERS=1 "$train" --simulate 4 $small --recipe "$sparse" --shards 4 --servers 0 >none.out 2>none.err ||
+	fail "--servers 0 failed: $(tail -n 3 none.err)"
+[ "$(final none digest)" = "$a" ] || fail "--servers 0 does not take precedence over SLUICE_SERVERS"
 [ "$(final simulated digest)" = "$a" ] || fail "four simulated ranks end with different parameters"
 [ "$(final simulated pushed)/$(final simulated pulled)" = "$(final a pushed)/$(final a pulled)" ] ||
 	fail "simulated ranks count different bytes: $(tail -n 1 simulated.out), real ones: $(tail -n 1 a.out)"

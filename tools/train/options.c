@@ -361,6 +361,7 @@ static int take_option(int key, const char *name, const char *text, struct optio
 	case OPTION_SERVERS:
 		rc = parse_count(name, text, 0, 1 << 20, &count, complaint);
 		o->servers = (int)count;
+		o->no_servers = !rc && !count;
 		break;
 	case OPTION_SHARDS:
 		rc = parse_count(name, text, 1, 1 << 20, &count, complaint);

@@ -117,6 +117,17 @@ TEST(parse__recipe_option_beats_environment_beats_default)
 	unsetenv("SLUICE_RECIPE");
 }
 
+TEST(parse__servers__0_is_not_the_same_as_no_option)
+{
+	assert_int_equal(parse(NULL, NULL, NULL), 0);
+	assert_true(options.servers == 0 && !options.no_servers);
+	assert_int_equal(parse("--servers=0", NULL, NULL), 0);
+	assert_true(options.servers == 0 && options.no_servers);
+	assert_int_equal(parse("--servers=0", "--servers=2", NULL), 0);
+	assert_true(options.servers == 2 && !options.no_servers);
+	refuse("--servers", "x", "--servers takes a whole number");
+}
+
 TEST(parse__numbers_are_strict)
 {
 	assert_int_equal(parse("--epochs=1000000", "--lr", "1e-3"), 0);
