@@ -151,6 +151,8 @@ static int by_place(const void *a, const void *b)
 
 	if (!order)
 		order = strverscmp(x->step, y->step);
+	if (!order) /* jobs without Slurm have no other name */
+		order = (x->meeting > y->meeting) - (x->meeting < y->meeting);
 	if (!order)
 		order = strverscmp(x->node, y->node);
 	return order ? order : x->rank - y->rank;
@@ -193,7 +195,8 @@ void seen_free(struct seen *seen)
 
 int seen_together(const struct seen_rank *a, const struct seen_rank *b)
 {
-	return !strcmp(a->who.job, b->who.job) && !strcmp(a->who.step, b->who.step);
+	return !strcmp(a->who.job, b->who.job) && !strcmp(a->who.step, b->who.step) &&
+	       a->who.meeting == b->who.meeting;
 }
 
 const struct seen_rank *seen_before(const struct seen *seen, const struct seen_rank *rank)

@@ -364,6 +364,31 @@ TEST(screen__of_a_lost_rank__says_so_and_names_the_other_nodes)
 	free(text);
 }
 
+TEST(screen__of_two_jobs_without_slurm__does_not_join_them)
+{
+	struct page_who who = make_page();
+	struct seen_rank two[2];
+	struct seen seen = { .ranks = two, .n = 2 };
+	const struct view view = { .width = 100, .rank = -1 };
+	char *text = NULL;
+	size_t bytes;
+	FILE *to = open_memstream(&text, &bytes);
+
+	assert_non_null(to);
+	for (size_t i = 0; i < 2; i++) {
+		who.meeting = 7 + i;
+		STORE(&page.who, &who);
+		assert_null(seen_copy(&page, sizeof(page), &two[i]));
+	}
+	seen_sort(&seen);
+	assert_false(seen_together(&two[0], &two[1]));
+	show_screen(&seen, &view, to);
+	assert_int_equal(fclose(to), 0);
+	assert_null(strstr(text, ": 2 of "));
+	assert_non_null(strstr(strstr(text, ": 1 of ") + 1, ": 1 of "));
+	free(text);
+}
+
 TEST(block__that_stays_odd__is_given_up)
 {
 	make_page();
