@@ -55,6 +55,8 @@ wait_steps 5 || { show top; fail "rank 0 does not make 5 steps"; }
 "$top" --job "$id" --rank 2 --once --interval 0.2 | grep -q "pushed_bytes" || fail "--rank 2 has no numbers"
 "$top" --job "$id.99" --once >none 2>&1 && fail "a step that does not exist was found"
 says none "no rank of job $id.99" || fail "no sentence about a missing step"
+"$top" --job "$id" --json --openmetrics >none 2>&1
+[ $? = 3 ] && says none "one of --once, --json, --openmetrics and --merge" || fail "two outputs at once are not refused"
 
 # Viewers that are killed at some moment.
 for ((i = 0; i < 10; i++)); do

@@ -413,6 +413,15 @@ static int bad_usage(const char *format, const char *what)
 	return EXIT_BAD_USAGE;
 }
 
+/* Returns 1 if another option has set another mode. */
+static int set_mode(struct options *o, enum mode mode)
+{
+	const int another = o->mode != MODE_LIVE && o->mode != mode;
+
+	o->mode = mode;
+	return another;
+}
+
 static int parse(int argc, char **argv, struct options *o)
 {
 	static const struct option table[] = { { "job", required_argument, NULL, 'j' },
@@ -431,7 +440,7 @@ static int parse(int argc, char **argv, struct options *o)
 	char refused[REFUSED_BYTES], *end;
 	double seconds;
 	long rank;
-	int key;
+	int key, modes = 0;
 
 	opterr = 0;
 	while ((key = getopt_long(argc, argv, ":", table, NULL)) != -1)
@@ -440,10 +449,10 @@ static int parse(int argc, char **argv, struct options *o)
 		case 'V': printf("sluice-top (Sluice) %s\n", sluice_version(NULL)); return -1;
 		case 'j': o->job = optarg; break;
 		case 'a': o->all = 1; break;
-		case 'o': o->mode = MODE_ONCE; break;
-		case 'J': o->mode = MODE_JSON; break;
-		case 'M': o->mode = MODE_OPENMETRICS; break;
-		case 'm': o->mode = MODE_MERGE; break;
+		case 'o': modes |= set_mode(o, MODE_ONCE); break;
+		case 'J': modes |= set_mode(o, MODE_JSON); break;
+		case 'M': modes |= set_mode(o, MODE_OPENMETRICS); break;
+		case 'm': modes |= set_mode(o, MODE_MERGE); break;
 		case 'n': o->all_nodes = 1; break;
 		case 'R': o->mode = MODE_RELAY; break;
 		case 'r':
@@ -464,6 +473,8 @@ static int parse(int argc, char **argv, struct options *o)
 			return bad_usage("unknown, ambiguous or malformed option ",
 					 refused_option(argv, table, refused));
 		}
+	if (modes)
+		return bad_usage("one of --once, --json, --openmetrics and --merge", "");
 	if (o->mode == MODE_MERGE && (o->job || o->all || o->all_nodes || o->rank >= 0))
 		return bad_usage("--merge takes files only, without another option", "");
 	if (o->mode == MODE_MERGE)
