@@ -131,7 +131,9 @@ def main() -> int:
     # Variables of a launcher would make each rank look for the launcher's job.
     environment = {name: value for name, value in os.environ.items()
                    if not name.startswith(("PMIX_", "PMI_", "SLURM_")) and name not in ("RANK", "WORLD_SIZE")}
-    environment.update(SLUICE_LOG=os.environ.get("SLUICE_LOG", "error"), SLUICE_ADVICE="no")
+    # Both ranks train, also if the site's jobs have dedicated servers.
+    environment.update(SLUICE_LOG=os.environ.get("SLUICE_LOG", "error"), SLUICE_ADVICE="no", SLUICE_SERVERS="0",
+                       SLUICE_ON_FAILURE="abort")
     bad = False
     with tempfile.TemporaryDirectory(prefix="sluice-selftest-") as folder:
         ranks = [subprocess.Popen([sys.executable, "-m", "sluice.selftest", "--rank", str(rank), folder],
