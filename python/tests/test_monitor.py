@@ -64,7 +64,7 @@ def hook(job, _):
     else:
         count = sum(p.numel() for p in ddp.parameters())
         assert len(lines) == 2, lines
-        assert lines[0].startswith(f"sluice: 2 workers over shm, {count} parameters: a step pushes about "), lines[0]
+        assert lines[0].startswith(f"sluice: 2 workers over shm, {count} parameters: a step pushes at most "), lines[0]
         assert "a dense one 9.02 kB; recipe up=topk(0.1),uniform(4" in lines[0], lines[0]
         assert lines[1].startswith("sluice: 10 steps in "), lines[1]
         assert f"({100 * totals['saved']:.2f} % saved); rank 0 waited " in lines[1], lines[1]
@@ -140,7 +140,22 @@ def others(job, _):
     job.close()
 
 
+def first_line(job, _):
+    """Of a model with several shards, and of one whose warm-up counts epochs."""
+    for recipe, most in (("up=all down=all", "643 kB"), (SPARSE + " warmup=1epoch", "102 kB"), (SPARSE, "")):
+        out = io.StringIO()
+        state = sluice.torch.Optimizer(nn.Linear(400, 401), recipe, lr=0.1, steps_per_epoch=5, job=job)
+        sluice.torch.Monitor(state, out=out).close()
+        if job.rank == 0:
+            assert f"pushes at most {most}" in out.getvalue() and "and a dense one 643 kB;" in out.getvalue(), out.getvalue()
+        state.close()
+    job.close()
+
+
 class MonitorTest(unittest.TestCase):
+    def test_first_line(self):
+        ranks.run(2, "first_line").all_well()
+
     def test_hook(self):
         ranks.run(2, "hook").all_well()
 
