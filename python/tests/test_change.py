@@ -150,6 +150,7 @@ def ranks_disagree(job):
             ("rank 1 gives the recipe 'up=topk(0.1) dawn=all', which is wrong", "dawn")[job.rank])
     refused(lambda: run.state.change(wrong), "dawn")
     refused(lambda: run.state.change("up=all down=all update=sgd"), "a torch optimizer steps here")
+    refused(lambda: run.state.change("shard-adamw"), "says update=adamw(0.2,0.99,1e-08,0.1), but a torch optimizer steps")
     for empty in ("", None):
         refused(lambda: run.state.change(empty), "the recipe is empty")
     refused(lambda: run.state.change("up=topk(0.1) down=all memory=none"), "would lose the residual")

@@ -474,7 +474,7 @@ static int parse(int argc, char **argv, struct options *o)
 					 refused_option(argv, table, refused));
 		}
 	if (modes)
-		return bad_usage("one of --once, --json, --openmetrics and --merge", "");
+		return bad_usage("only one of --once, --json, --openmetrics and --merge", "");
 	if (o->mode == MODE_MERGE && (o->job || o->all || o->all_nodes || o->rank >= 0))
 		return bad_usage("--merge takes files only, without another option", "");
 	if (o->mode == MODE_MERGE)

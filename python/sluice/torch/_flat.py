@@ -231,25 +231,27 @@ def with_clip(text: Any, clip: Optional[float], what: str) -> Any:
     return recipe if said != "none" else Recipe(recipe, clip=repr(float(clip)))
 
 
-def _names_drift(word: str) -> bool:
-    """Returns whether word is the name of a method with signal=drift."""
+def _method(word: str) -> Recipe:
+    """Returns the whole recipe of a named method, or an empty one if there is none of this name."""
     try:
-        return Recipe(word).complete().get("signal") == "drift"
+        return Recipe(word).complete()
     except InvalidError:
-        return False  # the library refuses the word when the model is opened
+        return Recipe()  # the library refuses the word when the model is opened
 
 
 def with_update_none(text: Any, what: str, clip: Optional[float] = None) -> Any:
     """Returns the recipe, or that of SLUICE_RECIPE, with update=none, which a torch optimizer needs.
 
-    Another update is refused. clip: as in with_clip().
+    Another update is refused, also that of a named method, unless it is sgd. clip: as in with_clip().
     """
     given = str(text or "").strip()
     recipe = Recipe(with_clip(given or setting("SLUICE_RECIPE") or None, clip, what))
-    if recipe.get("signal") == "drift" or any(recipe.get(key) is None and _names_drift(key) for key in recipe.keys()):
+    methods = [_method(key) for key in recipe.keys() if recipe.get(key) is None]
+    if any(r.get("signal") == "drift" for r in (recipe, *methods)):
         raise InvalidError(f"{what}: {'the recipe' if given else 'SLUICE_RECIPE'} has signal=drift, so the ranks exchange "
                            "parameters and not gradients: use sluice.torch.LocalSteps")
-    update = recipe.get("update", "none")
+    of_methods = [m.get("update", "none") for m in methods]
+    update = recipe.get("update") or next((u for u in of_methods if u not in ("none", "sgd")), "none")
     if update != "none":
         raise InvalidError(f"{what}: {'the recipe' if given else 'SLUICE_RECIPE'} says update={update}, but a "
                            "torch optimizer steps here: say update=none, or use sluice.torch.Optimizer without inner=")
