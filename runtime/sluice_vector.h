@@ -79,13 +79,13 @@ SLUICE_API int sluice_accumulator(sluice_model *model, float **accumulator, floa
 /* Moves the values that `from` has not delivered yet to `to`, which was just opened for the same
  * parameters with another recipe. It adds two vectors to the residual of `to`: the worker's
  * residual, and the values that this rank's shards have not published, times the number of workers
- * (once if `to` has reduce=senders). It copies the momentum if both recipes have signal=momentum.
- * The next means of `to` then contain everything that those of `from` lacked. Each worker calls it
- * after the same step, before its first push to `to`, and then closes `from`, which keeps its
- * values. Both recipes have update=none, signal=gradient or momentum, memory=residual or none, and
- * when=always. Not collective. Errors: EINVAL (a model that does not fit, a push that was not
- * pulled, or memory=none in the recipe of `to` alone), ENOSUPP (dedicated servers), EGPU. Thread
- * class: object. */
+ * (not multiplied if `to` has reduce=senders). It copies the momentum if both recipes have
+ * signal=momentum. The next means of `to` then contain everything that those of `from` lacked. Each
+ * worker calls it after the same step, before its first push to `to`, and then closes `from`, which
+ * keeps its values. Both recipes have update=none, signal=gradient or momentum, memory=residual or
+ * none, and when=always. Not collective. Errors: EINVAL (a model that does not fit, a push that was
+ * not pulled, or memory=none in the recipe of `to` alone), ENOSUPP (dedicated servers), EGPU.
+ * Thread class: object. */
 SLUICE_API int sluice_hand_over(sluice_model *from, sluice_model *to);
 
 /* Copies the worker's residual, the values that it has not sent yet, to residual[0..count) in host

@@ -131,7 +131,7 @@ def main() -> int:
     # Variables of a launcher would make each rank look for the launcher's job.
     environment = {name: value for name, value in os.environ.items()
                    if not name.startswith(("PMIX_", "PMI_", "SLURM_")) and name not in ("RANK", "WORLD_SIZE")}
-    # Both ranks train, also if the site's jobs have dedicated servers.
+    # Both ranks train, even if the site sets SLUICE_SERVERS.
     environment.update(SLUICE_LOG=os.environ.get("SLUICE_LOG", "error"), SLUICE_ADVICE="no", SLUICE_SERVERS="0",
                        SLUICE_ON_FAILURE="abort")
     bad = False

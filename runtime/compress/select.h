@@ -70,7 +70,8 @@ size_t select_run(struct selector *s, const struct select_call *call, int *nan_o
  * coordinates that are not exempt, block_quota() of them are selected. In other respects it works
  * like select_topk(). 0 < k <= length <= SELECT_BLOCK_MOST. If ends is not NULL, it has the ends of
  * the blocks, none of which is longer than `length`, and k of each block are selected, or all of a
- * shorter one; one thread then selects from all blocks. */
+ * shorter one; one thread then selects from all blocks. index[] has room for what is selected if no
+ * coordinate is zero. */
 size_t select_each_block(struct selector *s, const float *x, const struct span *spans,
 			 size_t n_spans, uint32_t k, uint32_t length, const uint32_t *ends,
 			 uint32_t *index);

@@ -311,7 +311,7 @@ static void select_part(const struct each *e, struct part *p, struct select_stag
 	}
 }
 
-static void part_work(void *context, unsigned part)
+static void select_share(void *context, unsigned part)
 {
 	struct each *e = context;
 
@@ -375,7 +375,7 @@ size_t select_each_block(struct selector *s, const float *x, const struct span *
 	if (s->team && !ends && team_take(s->team)) {
 		e.parts = team_parts(s->team);
 		cut_parts(&e, begin, all, index);
-		team_run(s->team, part_work, &e);
+		team_run(s->team, select_share, &e);
 		team_give_back(s->team);
 	} else {
 		select_part(&e, &e.part[0], s->stage);

@@ -121,9 +121,14 @@ static int closing_differs(const struct round *r, int peer,
 	return job_fail(r->job, SLUICE_EINVAL, peer,
 			"collectives differ: %s closes %s, but %s closes %s (numbered from 0 as "
 			"they were opened): close models and regions in the same order on all "
-			"ranks",
+			"ranks; if that rank has ended early, read its output",
 			rank_text(r->job, peer), closed_text(message->about.model, theirs),
 			rank_text(r->job, r->job->rank), closed_text(r->about.model, mine));
+}
+
+static int is_other_closing(const struct round *r, uint32_t op, uint32_t about)
+{
+	return op == COLLECTIVE_CLOSE && op == r->op && about != r->about.model;
 }
 
 /* Fails at once, with a message that names the rank, if a rank is in another call. If workers may
@@ -131,11 +136,22 @@ static int closing_differs(const struct round *r, int peer,
  * determines. */
 static int one_differs(const struct round *r)
 {
-	struct collective_message message;
-	for (int p = 0; p < r->job->size && !job_elastic(r->job); p++)
-		if (messages_has(r->job, p, r->seq) && messages_op(r->job, p, r->seq) != r->op &&
-		    !messages_read(r->job, p, r->seq, &message) && message.op != r->op)
-			return call_differs(r, p, &message);
+	struct collective_message m;
+
+	for (int p = 0; p < r->job->size && !job_elastic(r->job); p++) {
+		if (!messages_has(r->job, p, r->seq))
+			continue;
+
+		const uint32_t op = messages_op(r->job, p, r->seq);
+
+		if ((op == r->op && !is_other_closing(r, op, messages_about(r->job, p, r->seq))) ||
+		    messages_read(r->job, p, r->seq, &m))
+			continue;
+		if (m.op != r->op)
+			return call_differs(r, p, &m);
+		if (is_other_closing(r, m.op, m.about.model))
+			return closing_differs(r, p, &m);
+	}
 	return 0;
 }
 
@@ -209,7 +225,7 @@ static int take_messages(struct round *r, uint8_t *all)
 				   message.bytes <= r->bytes;
 		if (message.op != r->op || !fits)
 			return call_differs(r, p, &message);
-		if (r->op == COLLECTIVE_CLOSE && message.about.model != r->about.model)
+		if (is_other_closing(r, message.op, message.about.model))
 			return closing_differs(r, p, &message);
 		if (all) {
 			memset(all + (size_t)p * r->bytes, 0, r->bytes);

@@ -189,6 +189,11 @@ uint32_t messages_op(const sluice_job *job, int peer, uint64_t seq)
 	return get_le32(message_from(job, peer, seq) + 8);
 }
 
+uint32_t messages_about(const sluice_job *job, int peer, uint64_t seq)
+{
+	return get_le32(message_from(job, peer, seq) + 16);
+}
+
 /* Reads a peer's message of the round that this rank will begin next, or the head that a hub wrote
  * of it. Returns 0 if it is valid. */
 static int read_early(const sluice_job *job, int peer, struct collective_message *out)
@@ -239,8 +244,7 @@ static void tell_members(sluice_job *job, int peer)
 	const uint64_t seq = job->messages.came[peer];
 	struct collective_message m;
 	if (!job->hubs || !hubs_are(job, job->rank) ||
-	    !about_is_model(get_le32(message_from(job, peer, seq) + 16)) ||
-	    messages_read(job, peer, seq, &m) ||
+	    !about_is_model(messages_about(job, peer, seq)) || messages_read(job, peer, seq, &m) ||
 	    (told->seq == seq && told->model == m.about.model && told->steps <= m.about.steps &&
 	     job_living(job, told->rank)))
 		return;

@@ -47,8 +47,8 @@ enum collective {
 const char *collective_name(uint32_t op);
 
 /* The model that a collective is about, and the number of steps whose gradients this rank's worker
- * has pushed to it. Until the collective ends, the worker pushes no more to this model. If a region
- * is closed, `model` is ABOUT_REGIONS + the region's number. */
+ * has pushed to it. Until the collective ends, the worker pushes no more to this model. When a
+ * region is being closed, `model` is ABOUT_REGIONS + the region's number. */
 struct about {
 	uint32_t model;
 	uint64_t steps;
@@ -103,8 +103,10 @@ int messages_put(sluice_job *job, int peer, uint64_t seq, uint32_t op, struct ab
 int messages_has(const sluice_job *job, int peer, uint64_t seq);
 /* Returns 0 if the peer's message of that round is valid. */
 int messages_read(const sluice_job *job, int peer, uint64_t seq, struct collective_message *out);
-/* Returns the operation of a message that has arrived, without validating the message. */
+/* Return the operation of a message that has arrived, and what it is about (struct about), without
+ * validating the message. */
 uint32_t messages_op(const sluice_job *job, int peer, uint64_t seq);
+uint32_t messages_about(const sluice_job *job, int peer, uint64_t seq);
 /* Handles IMM_COLLECTIVE: a message from this peer has arrived. waits: 1 if a call of this rank is
  * waiting. If the peer is then in a collective about a model, the client is informed. */
 void messages_arrived(sluice_job *job, int peer, int waits);

@@ -378,7 +378,7 @@ int lazy_set_smoothness(struct worker *w, float smoothness)
 	if (w->rules.recipe->when != WHEN_LAZY_SERVER)
 		return fail(SLUICE_EINVAL,
 			    "sluice_set: SLUICE_SMOOTHNESS needs a recipe with when=lazy-server, "
-			    "because no other decides by it");
+			    "because no other recipe uses it");
 	if (!(smoothness > 0) || !isfinite(smoothness))
 		return fail(SLUICE_EINVAL,
 			    "sluice_set: SLUICE_SMOOTHNESS is %g, but must be finite and > 0",

@@ -19,7 +19,10 @@ for method in $methods; do
 	options="--model mlp:32 --limit 8000 --epochs 1 --batch 16 --seed 1 --method $method"
 	case $method in
 	# for convex losses, and gradients with little noise
-	lag-* | laq) options="--model softmax --limit 8000 --epochs 10 --batch 500 --lr 0.02 --smoothness 200 --method $method" ;;
+	lag-* | laq) options="--model softmax --limit 8000 --epochs 10 --batch 500 --lr 0.02 --method $method" ;;
+	esac
+	case $method in
+	lag-ps) options+=" --smoothness 200" ;;
 	shard-adamw) options="$options --lr 0.004" ;;
 	esac
 	job_ok "$method" 4 $options --quiet

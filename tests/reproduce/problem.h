@@ -81,8 +81,8 @@ struct problem mlp_problem(size_t hidden, uint32_t batch);
 
 /* ---- text.c ---- */
 
-/* How the vector has the weights of a layer: in x out, as in y = x W, or out x in, as torch does.
- * What is selected in blocks of the vector depends on it. */
+/* The order of a layer's weights in the vector: in x out, as in y = x W, or out x in, as in torch.
+ * Selection by blocks depends on it. */
 enum text_order { TEXT_BY_INPUT, TEXT_BY_OUTPUT };
 /* Reads a text, plain or gzip, whose next character is predicted. 0, or -1 with why[]. Its memory
  * exists until the process ends. */

@@ -70,15 +70,17 @@ static int common(struct seat *seat, float *point)
 /* ---- the runs -------------------------------------------------------------- */
 
 /* How a row trains: with an exchange in each step and these betas of AdamW, or with local steps. */
-enum way { USUAL, LOW, MIXED, LOCAL };
+enum way { USUAL, LOW, MIXED, LOCAL, LOCAL_BY_OUTPUT };
 
 static const struct {
 	float beta1, beta2;
 	int period;
-} ways[] = { [USUAL] = { .9f, .95f, 1 },
-	     [LOW] = { .2f, .99f, 1 },
-	     [MIXED] = { .9f, .99f, 1 },
-	     [LOCAL] = { .9f, .95f, PERIOD } };
+	enum text_order order;
+} ways[] = { [USUAL] = { .9f, .95f, 1, TEXT_BY_INPUT },
+	     [LOW] = { .2f, .99f, 1, TEXT_BY_INPUT },
+	     [MIXED] = { .9f, .99f, 1, TEXT_BY_INPUT },
+	     [LOCAL] = { .9f, .95f, PERIOD, TEXT_BY_INPUT },
+	     [LOCAL_BY_OUTPUT] = { .9f, .95f, PERIOD, TEXT_BY_OUTPUT } };
 
 struct row {
 	const char *label, *recipe;
@@ -86,7 +88,6 @@ struct row {
 	const char *figure; /* or NULL */
 	uint32_t shards;    /* 0: one */
 	int seeds;          /* SEEDS where three do not decide a criterion */
-	enum text_order order;
 };
 
 #define DRIFT  "signal=drift when=every(15)"
@@ -143,9 +144,9 @@ static const struct row rows[ROWS] = {
 			     SPARSE(",uniform(2)", "residual(decay=0.95)"), LOCAL, NULL, 0, SEEDS },
 	[FORGETFUL] = { "no error feedback, f32", SPARSE("", "none"), LOCAL, "local", 0, SEEDS },
 	[SPARSE_BY_OUTPUT] = { "SparseLoCo, f32, out × in", SPARSE("", "residual(decay=0.95)"),
-			       LOCAL, NULL, 0, SEEDS, TEXT_BY_OUTPUT },
-	[FORGETFUL_BY_OUTPUT] = { "no error feedback, f32, out × in", SPARSE("", "none"), LOCAL,
-				  NULL, 0, SEEDS, TEXT_BY_OUTPUT },
+			       LOCAL_BY_OUTPUT, NULL, 0, SEEDS },
+	[FORGETFUL_BY_OUTPUT] = { "no error feedback, f32, out × in", SPARSE("", "none"),
+				  LOCAL_BY_OUTPUT, NULL, 0, SEEDS },
 	[LASTING_F32] = { "β 1, f32", SPARSE("", "residual"), LOCAL, NULL, 0, 1 },
 	[LASTING_TWOMEANS] = { "β 1, twomeans", SPARSE(",twomeans", "residual"), LOCAL, "local", 0,
 			       SEEDS },
@@ -180,7 +181,7 @@ static void prepare(struct series *s, int i, int seed)
 	struct run *run = &s->run[i][seed];
 
 	*run = (struct run){ .label = row->label,
-			     .problem = &s->text[row->order],
+			     .problem = &s->text[ways[row->way].order],
 			     .recipe = row->recipe,
 			     .workers = s->page->options.quick ? 2 : WORKERS,
 			     .shards = row->shards,

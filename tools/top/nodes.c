@@ -236,8 +236,7 @@ int nodes_heard(const struct nodes *nodes, int *of)
 
 static int is_same(const struct seen_rank *a, const struct seen_rank *b)
 {
-	return a->who.rank == b->who.rank && a->who.meeting == b->who.meeting &&
-	       seen_together(a, b);
+	return a->who.rank == b->who.rank && seen_together(a, b);
 }
 
 /* Nodes that share a process table see the same ranks. */

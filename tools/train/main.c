@@ -60,7 +60,7 @@ int main(int argc, char **argv)
 	sluice_job_attr attr = { .size = sizeof(attr),
 				 .servers = options.servers,
 				 .on_failure = options.on_failure };
-	/* In the attributes 0 stands for SLUICE_SERVERS. */
+	/* servers = 0 in the attributes means the value of SLUICE_SERVERS. */
 	if (options.no_servers && setenv("SLUICE_SERVERS", "0", 1)) {
 		fputs("sluice-train: there is no memory for --servers 0\n", stderr);
 		return EXIT_FAILURE;

@@ -23,7 +23,7 @@ struct options {
 	const char *device;                         /* cpu, cuda, or cuda:FILE with the module */
 	uint64_t epochs, limit, batch, every, seed; /* limit, every: 0 for none */
 	int servers;
-	int no_servers; /* 1: --servers 0, which SLUICE_SERVERS does not replace */
+	int no_servers; /* 1: --servers 0 was given, which overrides SLUICE_SERVERS */
 	int simulate;   /* number of ranks in this process; 0: a real job */
 	int on_failure; /* SLUICE_ABORT, SLUICE_CONTINUE; 0: SLUICE_ON_FAILURE */
 	uint32_t shards;

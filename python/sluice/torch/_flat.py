@@ -242,7 +242,8 @@ def _method(word: str) -> Recipe:
 def with_update_none(text: Any, what: str, clip: Optional[float] = None) -> Any:
     """Returns the recipe, or that of SLUICE_RECIPE, with update=none, which a torch optimizer needs.
 
-    Another update is refused, also that of a named method, unless it is sgd. clip: as in with_clip().
+    Refuses a recipe that says another update, and a named method whose own update is neither none nor sgd. clip: as in
+    with_clip().
     """
     given = str(text or "").strip()
     recipe = Recipe(with_clip(given or setting("SLUICE_RECIPE") or None, clip, what))

@@ -32,14 +32,6 @@ def _fewer(stats: Dict[str, Any]) -> Optional[float]:
     return stats["rank_dense_bytes"] / sent if sent else None
 
 
-def _most_pushed(model: Any, workers: int) -> int:
-    """The largest messages of a step to all shards. Their sizes do not depend on the length of an epoch, which a recipe
-    with warmup=1epoch needs."""
-    plan = model.recipe.plan_items(model.count, workers, steps_per_epoch=1)
-    up = (model.recipe.get("up") or "").partition("(")[0]
-    return int(plan["push_bytes"]) * int(plan["shards"]) * (2 if up in ("cyclic", "sketch") else 1)  # see SELECTORS
-
-
 class Monitor:
     """Records the costs and savings of Sluice once in `every` steps.
 
@@ -110,11 +102,9 @@ class Monitor:
         workers = getattr(self._of, "group", self._job).workers  # of replicate(): the replicas
         count = sum(model.count for model in models)
         recipes = sorted({str(model.recipe) for model in models})
-        push = sum(_most_pushed(model, workers) for model in models)
         ways = [name for name in self._job.transports() if name != "self"]
-        return (f"sluice: {workers} workers over {' and '.join(ways) or 'no transport'}, {count} parameters: a step "
-                f"pushes at most {_bytes(push)} per worker, and a dense one {_bytes(4 * count)}; recipe "
-                f"{' | '.join(recipes)}")
+        return (f"sluice: {workers} workers over {' and '.join(ways) or 'no transport'}, {count} parameters: a dense step "
+                f"pushes {_bytes(4 * count)} per worker; recipe {' | '.join(recipes)}")
 
     def _end(self, totals: Dict[str, Any], stats: Dict[str, Any], seconds: float) -> str:
         steps = stats["steps"] - self._first["steps"]

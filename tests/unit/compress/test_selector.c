@@ -279,8 +279,8 @@ TEST(select__drifting_residual_with_hints_equals_sort_every_step)
 	free(chosen);
 }
 
-/* Returns the number of coordinates that must be selected of each block, and marks them. *most: how
- * many would be selected if none was zero. */
+/* Returns the number of coordinates that must be selected of each block, and marks them. Sets *most
+ * to the number if no coordinate were zero. */
 static size_t each_block_oracle(const struct trial *t, uint32_t k, uint32_t length, uint8_t *chosen,
 				size_t *most)
 {

@@ -114,6 +114,29 @@ TEST_IN_JOB(close__of_different_regions__names_both, 2)
 	sluice_region_close(&of[1 - rank]);
 }
 
+static void third_never_closes(sluice_job *job, int rank, void *told_memory)
+{
+	atomic_int *told = told_memory;
+	sluice_region *of[2];
+
+	for (int i = 0; i < 2; i++)
+		CHECK_OK(sluice_region_open(job, 64, &of[i]));
+	log_capture();
+	if (rank < 2) {
+		sluice_region_close(&of[rank]);
+		CHECK(error_says("closes region 0", "closes region 1"));
+		atomic_fetch_add(told, 1);
+	} else {
+		while (atomic_load(told) < 2)
+			sleep_ms(1);
+	}
+}
+
+TEST(close__of_different_regions__is_named_though_a_third_rank_computes)
+{
+	run_in_job(3, third_never_closes, shared_memory(sizeof(atomic_int)));
+}
+
 TEST_IN_JOB(close__of_a_model_against_a_region__names_both, 2)
 {
 	float params[N] = { 0 };

@@ -133,8 +133,13 @@ TEST(job__1_to_8_threads_and_all_coordinates_in_few_bits__the_same_bits)
 
 TEST(job__1_to_8_threads_and_adam_at_the_shards__the_same_bits)
 {
-	expect_the_same_bits("up=block-topk(64,4096),twomeans down=topk(0.06),e3m0 "
+	expect_the_same_bits("up=topk(0.06),twomeans down=topk(0.06),e3m0 "
 			     "update=adamw(0.2,0.99,1e-8,0.01) reduce=senders");
+}
+
+TEST(job__1_to_8_threads_and_selection_by_blocks__the_same_bits)
+{
+	expect_the_same_bits("up=block-topk(64,4096) down=block-topk(64,4096)");
 }
 
 /* ---- values that are not finite ---------------------------------------------- */
