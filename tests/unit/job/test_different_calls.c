@@ -130,6 +130,8 @@ static void third_never_closes(sluice_job *job, int rank, void *told_memory)
 		while (atomic_load(told) < 2)
 			sleep_ms(1);
 	}
+	for (int i = 0; i < 2; i++)
+		sluice_region_close(&of[i]);
 }
 
 TEST(close__of_different_regions__is_named_though_a_third_rank_computes)
