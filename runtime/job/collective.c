@@ -121,7 +121,7 @@ static int closing_differs(const struct round *r, int peer,
 	return job_fail(r->job, SLUICE_EINVAL, peer,
 			"collectives differ: %s closes %s, but %s closes %s (numbered from 0 as "
 			"they were opened): close models and regions in the same order on all "
-			"ranks; if that rank has ended early, read its output",
+			"ranks; if one of the two has ended early, read its output",
 			rank_text(r->job, peer), closed_text(message->about.model, theirs),
 			rank_text(r->job, r->job->rank), closed_text(r->about.model, mine));
 }

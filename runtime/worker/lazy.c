@@ -375,7 +375,7 @@ int lazy_wants(const struct worker *w)
 
 int lazy_set_smoothness(struct worker *w, float smoothness)
 {
-	if (w->rules.recipe->when != WHEN_LAZY_SERVER)
+	if (!w->lazy || w->rules.recipe->when != WHEN_LAZY_SERVER)
 		return fail(SLUICE_EINVAL,
 			    "sluice_set: SLUICE_SMOOTHNESS needs a recipe with when=lazy-server, "
 			    "because no other recipe uses it");
@@ -383,8 +383,7 @@ int lazy_set_smoothness(struct worker *w, float smoothness)
 		return fail(SLUICE_EINVAL,
 			    "sluice_set: SLUICE_SMOOTHNESS is %g, but must be finite and > 0",
 			    (double)smoothness);
-	if (w->lazy)
-		w->lazy->smoothness = smoothness;
+	w->lazy->smoothness = smoothness;
 	return 0;
 }
 

@@ -83,7 +83,7 @@ struct problem mlp_problem(size_t hidden, uint32_t batch);
 
 /* The order of a layer's weights in the vector: in x out, as in y = x W, or out x in, as in torch.
  * Selection by blocks depends on it. */
-enum text_order { TEXT_BY_INPUT, TEXT_BY_OUTPUT };
+enum text_order { TEXT_BY_INPUT, TEXT_BY_OUTPUT, TEXT_ORDERS };
 /* Reads a text, plain or gzip, whose next character is predicted. 0, or -1 with why[]. Its memory
  * exists until the process ends. */
 int text_problem(const char *path, uint32_t batch, enum text_order order, struct problem *out,

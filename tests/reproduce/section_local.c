@@ -169,7 +169,7 @@ static const struct row rows[ROWS] = {
 /* The runs of all seeds, and their results. */
 struct series {
 	struct page *page;
-	struct problem text[2]; /* for each enum text_order */
+	struct problem text[TEXT_ORDERS];
 	struct run run[ROWS][SEEDS];
 	struct result result[ROWS][SEEDS];
 };
@@ -374,7 +374,7 @@ static int open_texts(struct series *s, char *why, size_t cap)
 {
 	if (!s->page->options.text)
 		return -1;
-	for (int order = 0; order < 2; order++)
+	for (int order = 0; order < TEXT_ORDERS; order++)
 		if (text_problem(s->page->options.text, BATCH, order, &s->text[order], why, cap))
 			return -1;
 	return 0;

@@ -287,7 +287,6 @@ static size_t each_block_oracle(const struct trial *t, uint32_t k, uint32_t leng
 	size_t n = 0;
 
 	*most = 0;
-
 	for (uint64_t begin = 0; begin < t->n; begin += length) {
 		const uint64_t end = t->n - begin < length ? t->n : begin + length;
 		struct span spans[SPANS_MAX];
