@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import math
 import os
 from typing import Any, Dict, List, Optional, Sequence, Set, Union
 
@@ -19,6 +20,11 @@ ON_FAILURE = {"": 0, "abort": _abi.CONSTANTS["SLUICE_ABORT"],
 # The variables of torch's env://, which torchrun and other launchers set.
 RENDEZVOUS = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 _open_jobs: Set[Job] = set()  # until they are closed, also those that the program has no name for
+
+
+def _milliseconds(seconds: float) -> int:
+    """Rounds up, because 0 takes the default."""
+    return math.ceil(seconds * 1000)
 
 
 class Job:
@@ -40,9 +46,9 @@ class Job:
         attr = _abi.sluice_job_attr()
         attr.size = ctypes.sizeof(attr)
         attr.servers, attr.on_failure = servers, ON_FAILURE[on_failure]
-        attr.lost_after_ms = round(lost_after * 1000)
-        attr.warn_after_ms = round(warn_after * 1000)
-        attr.wait_timeout_ms = round(wait_timeout * 1000)
+        attr.lost_after_ms = _milliseconds(lost_after)
+        attr.warn_after_ms = _milliseconds(warn_after)
+        attr.wait_timeout_ms = _milliseconds(wait_timeout)
         self._begin()
         handle = ctypes.c_void_p()
         callbacks = None

@@ -134,7 +134,8 @@ def others(job, _):
         with sluice.torch.Monitor(state, lambda values, step: seen.append(step), every=1, prefix="", lines=False) as monitor:
             train(model, state, monitor, 2)
         assert seen == [5, 6], seen
-        for bad, why in (({"every": 0}, "every=0, must be 1 or more"), ({"writer": 3}, "must have add_scalar")):
+        for bad, why in (({"every": 0}, "every=0, must be an integer of at least 1"), ({"every": 1.5}, "every=1.5, must be"),
+                         ({"writer": 3}, "must have add_scalar")):
             refused(lambda bad=bad: sluice.torch.Monitor(state, **bad), why)
         state.close()
     job.close()

@@ -342,7 +342,7 @@ def failed_backward(job):
 
 def loss_scale_of_accelerate(job):
     """compress() gets the accelerator's GradScaler. That of torch for CUDA is never enabled on the CPU."""
-    scaler = types.SimpleNamespace(is_enabled=lambda: True)
+    scaler = types.SimpleNamespace(is_enabled=lambda: True, get_scale=lambda: 1.0)
     accelerator = types.SimpleNamespace(scaler=scaler, register_save_state_pre_hook=id, register_load_state_pre_hook=id)
     with compress_accelerated(accelerator, DistributedDataParallel(network()), DENSE, job=job) as state:
         assert state._scaler is accelerator.scaler

@@ -102,6 +102,8 @@ class Compression(NotPickled):
                                "job=sluice.torch.default_job().split(COLOR, KEY), with an equal COLOR on the ranks of the group")
         if scaler is not None and not getattr(scaler, "is_enabled", lambda: True)():
             scaler = None  # its step() skips nothing, so NaN would reach the parameters
+        if scaler is not None and not hasattr(scaler, "get_scale"):
+            raise InvalidError(f"sluice.torch.compress: scaler={scaler!r}, must be the GradScaler of the training")
         if options["uneven"]:
             self._check_uneven(ddp, scaler)
         ignored = getattr(ddp, "parameters_to_ignore", ())

@@ -64,8 +64,8 @@ class Monitor:
 
     def __init__(self, of: Any, writer: Any = None, every: int = 100, *, error: bool = False, tensors: bool = False,
                  lines: bool = True, out: Optional[TextIO] = None, prefix: str = "sluice/") -> None:
-        if every < 1:
-            raise InvalidError(f"sluice.torch.Monitor: every={every}, must be 1 or more")
+        if every < 1 or every % 1:
+            raise InvalidError(f"sluice.torch.Monitor: every={every}, must be an integer of at least 1")
         if writer is not None and not (hasattr(writer, "add_scalar") or hasattr(writer, "log") or callable(writer)):
             raise InvalidError(f"sluice.torch.Monitor: writer is {writer!r}, must have add_scalar() or log(), or be a "
                                "function of a dictionary and the step")

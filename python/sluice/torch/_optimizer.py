@@ -59,6 +59,8 @@ def _decay_of(recipe: Recipe) -> float:
 
 
 def _check_inner(inner: torch.optim.Optimizer) -> None:
+    if not hasattr(inner, "param_groups"):
+        raise InvalidError(f"sluice.torch.Optimizer: inner={inner!r}, must be a torch optimizer")
     closure = inspect.signature(inner.step).parameters.get("closure")
     if closure is not None and closure.default is inspect.Parameter.empty:
         raise InvalidError(f"sluice.torch.Optimizer: inner={type(inner).__name__} computes several gradients in a step, and "
