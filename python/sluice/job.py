@@ -23,8 +23,8 @@ _open_jobs: Set[Job] = set()  # until they are closed, also those that the progr
 
 
 def _milliseconds(seconds: float) -> int:
-    """Rounds up, because 0 takes the default."""
-    return math.ceil(seconds * 1000)
+    """Rounds away from 0, which takes the default."""
+    return int(math.copysign(math.ceil(abs(seconds) * 1000), seconds))
 
 
 class Job:

@@ -688,6 +688,9 @@ class Arguments(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, why):
             call(*arguments, **named)
 
+    def test_times_below_a_millisecond_are_not_the_default(self):
+        self.refused("a time in the attributes is negative", sluice.Job, lost_after=-0.0001)
+
     def test_integers(self):
         job, model, params = self.job, self.model, self.params
         for number in (2**31, 2**32, 2**40, -2**31 - 1):
