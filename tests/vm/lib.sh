@@ -21,7 +21,7 @@ program() { # NAME: prints its path
 }
 train=$(program sluice-train)
 sparse="up=topk(0.01) down=topk(0.05) signal=momentum(0.9) memory=residual update=sgd"
-small=(--data "$LOGS/rows" --model mlp:64 --batch 16 --epochs 3 --seed 1)
+small=(--data "$LOGS/rows" --model mlp:64 --batch 4 --epochs 3 --seed 1)
 
 fail() { echo "FAIL: $*"; exit 1; }
 skip() { echo "SKIP: $*"; exit 77; }
@@ -58,6 +58,15 @@ show() { # prints the output of job NAME
 # Like job, but the test fails if the job fails.
 job_ok() {
 	job "$@" || { local status=$?; show "$1"; fail "job $1 ended with status $status"; }
+}
+
+# simulated NAME RANKS OPTION...: trains with simulated ranks, in one process and without a transport. Its output has
+# the names of that of a job. The bits of real ranks over shared memory are compared with these in tests/cluster.
+simulated() {
+	local name=$1 ranks=$2
+	shift 2
+	env -u SLUICE_TRANSPORT "$train" --simulate "$ranks" "$@" >"$name.out" 2>"$name.err.0" ||
+		{ show "$name"; fail "$name: the simulated job failed"; }
 }
 
 # final NAME FIELD: prints a field of the last line of stdout.

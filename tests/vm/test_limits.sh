@@ -15,6 +15,10 @@ restore() {
 }
 trap restore EXIT
 
+check_on_n1() { # NAME: without srun, which takes seconds
+	SLURMD_NODENAME=n1 SLURM_PROCID=check "$TOP/tests/vm/rank" "$info" --check >"$1.info" 2>&1
+}
+
 # refused NAME PATTERN...: a job on n1 and sluice-info --check must fail with messages that match all patterns
 refused() {
 	local name=$1 began took pattern
@@ -22,7 +26,7 @@ refused() {
 	began=$(now_ms)
 	job "$name" 4 "$train" "${small[@]}" && { show "$name"; fail "$name: the job ran"; }
 	took=$(($(now_ms) - began))
-	srun -N1 -n1 -w n1 "$TOP/tests/vm/rank" "$info" --check >"$name.info" 2>&1 &&
+	check_on_n1 "$name" &&
 		{ cat "$name.info"; fail "$name: sluice-info --check finds nothing wrong"; }
 	for pattern in "$@"; do
 		cat "$name".err.* | grep -qiE -- "$pattern" || { show "$name"; fail "$name: no rank says $pattern"; }
@@ -33,7 +37,7 @@ refused() {
 }
 
 if [ -x "$info" ]; then
-	srun -N1 -n1 -w n1 "$TOP/tests/vm/rank" "$info" --check >ok.info 2>&1 ||
+	check_on_n1 ok ||
 		{ cat ok.info; fail "sluice-info --check reports a fault on a node that has none"; }
 else
 	fail "no sluice-info"

@@ -11,13 +11,13 @@ export RANK_HOOK="export LD_PRELOAD=$preload"
 
 counted() { # NAME LIMIT: prints sums over the ranks: posts of 7 kinds, their doorbells, and steps
 	export COUNT_POSTS=$SCRATCH/$1.posts
-	job_ok "$1" 4 "$train" "${small[@]}" --shards 8 --recipe "$sparse" --batch 4 --epochs 1 --limit "$2"
+	job_ok "$1" 4 "$train" "${small[@]}" --shards 8 --recipe "$sparse" --epochs 1 --limit "$2"
 	[ "$(ls "$1".posts.* 2>/dev/null | wc -l)" = 4 ] || { show "$1"; fail "$1: not all four ranks were counted"; }
 	awk -v steps="$(final "$1" steps)" '{ for (i = 0; i < 7; i++) { n[i] += $(3 * i + 2); n[7 + i] += $(3 * i + 3) } }
 		END { for (i = 0; i < 14; i++) printf "%d ", n[i]; print steps }' "$1".posts.*
 }
-read -r -a short < <(counted short 128)
-read -r -a long < <(counted long 512)
+read -r -a short < <(counted short 32)
+read -r -a long < <(counted long 128)
 steps=$((long[14] - short[14]))
 [ $steps -gt 0 ] || fail "no difference in steps: ${short[*]}; ${long[*]}"
 names=(push notice small write read control other)
