@@ -23,6 +23,12 @@ static const char *const recipes[] = {
 };
 enum { RECIPES = sizeof recipes / sizeof *recipes };
 
+/* Those with even numbers are never left out, because load_wrong() needs the states of 0 and 2. */
+static int next_recipe(int r)
+{
+	return r + 1 + thinned((size_t)r + 1, 2);
+}
+
 struct saved {
 	int part; /* 1: saved by SLUICE_STATE_PART, while other ranks continue */
 	size_t bytes[RECIPES][RANKS];
@@ -51,7 +57,7 @@ static void step(sluice_model *model, int rank, int step, float *params, int non
 static void train_whole(sluice_job *job, int rank, void *argument)
 {
 	struct saved *saved = argument;
-	for (int r = 0; r < RECIPES; r++) {
+	for (int r = 0; r < RECIPES; r = next_recipe(r)) {
 		const int none = strstr(recipes[r], "update=none") != NULL;
 		float params[COUNT] = { 0 };
 		sluice_model *model = rank_open(job, params, attributes(recipes[r], 4));
@@ -80,7 +86,7 @@ static void train_whole(sluice_job *job, int rank, void *argument)
 static void train_rest(sluice_job *job, int rank, void *argument)
 {
 	struct saved *saved = argument;
-	for (int r = 0; r < RECIPES; r++) {
+	for (int r = 0; r < RECIPES; r = next_recipe(r)) {
 		const int none = strstr(recipes[r], "update=none") != NULL;
 		float params[COUNT] = { 0 };
 		uint64_t done = 0;
@@ -106,7 +112,7 @@ TEST(load__of_a_saved_state__goes_on_with_the_same_bits)
 	struct saved *saved = shared_memory(sizeof *saved);
 	run_in_job(RANKS, train_whole, saved);
 	run_in_job(RANKS, train_rest, saved);
-	for (int r = 0; r < RECIPES; r++)
+	for (int r = 0; r < RECIPES; r = next_recipe(r))
 		assert_true(saved->whole[r] && saved->whole[r] == saved->resumed[r]);
 }
 
@@ -169,7 +175,7 @@ TEST(load__of_parts__goes_on_with_the_same_bits)
 	saved->part = 1;
 	run_in_job(RANKS, train_whole, saved);
 	run_in_job(RANKS, train_rest, saved);
-	for (int r = 0; r < RECIPES; r++)
+	for (int r = 0; r < RECIPES; r = next_recipe(r))
 		assert_true(saved->whole[r] && saved->whole[r] == saved->resumed[r]);
 	/* Parts of another run do not belong to this save. */
 	struct saved *other = shared_memory(sizeof *other);

@@ -123,7 +123,7 @@ TEST(select__any_kernels_threads_tiles_room_spans_and_hints_equal_sort)
 	while (select_versions[versions])
 		versions++;
 	for (uint64_t seed = 1; seed <= 2500; seed++) {
-		if (thinned(seed, 7))
+		if (thinned(seed, 13))
 			continue;
 		struct random r = { seed };
 		struct trial t = trial_new(seed, &r);
@@ -337,7 +337,7 @@ TEST(select_each_block__any_kernels_threads_spans_and_lengths_equal_a_sort_of_ea
 	while (select_versions[versions])
 		versions++;
 	for (uint64_t seed = 1; seed <= 3000; seed++) {
-		if (thinned(seed, 7))
+		if (thinned(seed, 13))
 			continue;
 		struct random r = { seed };
 		struct trial t = trial_new(seed, &r);

@@ -89,7 +89,7 @@ static void refuse_each(int ranks, const char *mesh, int poor, int (*call)(sluic
 
 	*s = (struct shortage){ .call = call, .mesh = mesh, .poor = poor, .refused = 1 };
 	for (; s->refused; s->at++) {
-		if (repeated((size_t)s->at, 5))
+		if (repeated((size_t)s->at, 5) || thinned((size_t)s->at, 10))
 			continue;
 		s->refused = 0;
 		atomic_store(&s->returned, 0);

@@ -103,13 +103,16 @@ static void expect_the_same_bits(const char *recipe)
 	seen = mmap(NULL, NUMBERS * sizeof(*seen), PROT_READ | PROT_WRITE,
 		    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	assert_true(seen != MAP_FAILED);
-	for (size_t n = 0; n < NUMBERS; n++) {
+	/* One thread alone has no races. */
+	const size_t first = UNDER_THREAD_SANITIZER ? NUMBERS - 1 : 0;
+
+	for (size_t n = first; n < NUMBERS; n++) {
 		struct way way = { n, recipe };
 
 		if (thinned(n, NUMBERS - 1) || !usable(numbers[n].kernels))
 			continue;
 		run_ranks(RANKS, train, &way);
-		assert_memory_equal(seen[n], seen[0], sizeof(*seen));
+		assert_memory_equal(seen[n], seen[first], sizeof(*seen));
 	}
 	munmap(seen, NUMBERS * sizeof(*seen));
 }

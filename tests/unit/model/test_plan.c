@@ -6,6 +6,7 @@
 #include "worker/lane.h"
 #include "worker/state.h"
 #include "ranks.h"
+#include "thinned.h"
 #include "cases.h"
 #include <limits.h>
 #include <stdlib.h>
@@ -321,6 +322,8 @@ TEST(plan__any_recipe_and_path__is_taken_or_has_its_reason)
 
 	/* Steps 1 to 6 include a reset, an anchor and a warm-up. */
 	for (size_t i = 0; i < (RECIPES + n_methods) * 6 * 4; i++) {
+		if (thinned(i, 5)) /* all steps and types, with other recipes each */
+			continue;
 		const char *text = recipe_number(i / 24);
 		const uint64_t step = 1 + i / 4 % 6;
 		const struct asked a = ask(text, step, types[i % 2], i / 2 % 2);
@@ -599,6 +602,8 @@ TEST(sluice_plan__attributes_that_a_recipe_excludes__are_refused_as_at_open)
 	      job */
 
 	for (size_t i = 0; i < (RECIPES + n_methods) * ATTRIBUTES; i++) {
+		if (thinned(i / ATTRIBUTES, 3))
+			continue;
 		const enum path path = PATH_ATTRIBUTES + i % ATTRIBUTES;
 		const struct asked a = ask(recipe_number(i / ATTRIBUTES), 1000, VALUE_F32, 0);
 		const char *why = plan_why_not(path, a.rule.traits);

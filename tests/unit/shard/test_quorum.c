@@ -10,6 +10,7 @@
 #include "worker/local.h"
 #include "worker/state.h"
 #include "ranks.h"
+#include "thinned.h"
 #include "cases.h"
 #include "scratch.h"
 #include <math.h>
@@ -557,6 +558,8 @@ TEST(quorum__random_delays_and_collectives__no_shard_waits_for_ever_and_each_dri
 					       DENSE "quorum=3 grace=0.001" };
 
 	for (unsigned i = 0; i < 3; i++) {
+		if (thinned(i, 3))
+			continue;
 		struct random_job of = { shared_memory(sizeof(struct ledger)), recipes[i], i };
 
 		run_in_job(RANKS, exchange_with_delays, &of);
@@ -799,6 +802,8 @@ TEST(quorum__workers_that_are_often_late__reach_the_loss_of_a_full_run)
 	char recipe[200];
 
 	for (size_t i = 0; i < sizeof(recipes) / sizeof(*recipes); i++) {
+		if (thinned(i, 3))
+			continue;
 		snprintf(recipe, sizeof(recipe), "%squorum=3 grace=0", recipes[i]);
 		const struct simulated all = simulate(recipes[i]), some = simulate(recipe);
 
@@ -1073,5 +1078,6 @@ static void forge_a_push(sluice_job *job, int rank, void *argument)
 TEST(quorum__a_forged_push__ends_the_job_by_name)
 {
 	for (size_t i = 0; i < sizeof(forgeries) / sizeof(*forgeries); i++)
-		run_in_job(2, forge_a_push, (void *)(uintptr_t)&forgeries[i]);
+		if (!thinned(i, 3))
+			run_in_job(2, forge_a_push, (void *)(uintptr_t)&forgeries[i]);
 }

@@ -120,7 +120,7 @@ TEST(step__any_recipe__same_bits_as_message_by_message)
 		{ "auto", 4001, 3, 1, 1 },
 	};
 	for (size_t i = 0; i < COUNT_OF(shapes); i++)
-		if (!thinned(i, 2))
+		if (!thinned(i, 4))
 			run_in_job(3, both_ways, &shapes[i]);
 }
 
@@ -138,7 +138,7 @@ TEST(step__any_length__same_bits_as_message_by_message)
 		{ SGD, (1 << 20) + 3, 1, 1, 1 }, /* exceeds the caches */
 	};
 	for (size_t i = 0; i < COUNT_OF(shapes); i++)
-		if (!thinned(i + 1, 2))
+		if (!thinned(i + 1, 3))
 			run_in_job(shapes[i].count > 1 << 20 ? 2 : 3, both_ways, &shapes[i]);
 }
 
