@@ -283,6 +283,7 @@ def refuses(job):
     refused(lambda: compress("adamw", optimizer=adagrad(), adapt=True), "and Adagrad is none of these: leave it out")
     refused(lambda: compress(adapt=True), "pass optimizer= too")
     refused(lambda: compress("adamw", optimizer="adamw"), "optimizer=str, must be a torch optimizer")
+    refused(lambda: compress(optimizer=[sgd(model), adamw(network())]), "AdamW has no parameter of the model")
     refused(lambda: compress(optimizer=[sgd(model), adamw(model)]), "SGD (sgd) and AdamW (adamw) need different ones")
     refused(lambda: compress("adamw", scaler=True), "scaler=True, must be the GradScaler")
     refused(lambda: sluice.torch.Optimizer(model, inner=adagrad(), job=job), "Sluice knows none for Adagrad")

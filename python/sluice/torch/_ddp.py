@@ -113,7 +113,7 @@ class Compression(NotPickled):
         self._check_dense(ddp)
         self._scaler = scaler
         self._ddp = weakref.ref(ddp)
-        optimizers = optimizers_of(optimizer, adapt, "sluice.torch.compress")
+        optimizers = optimizers_of(optimizer, ddp.module.parameters(), adapt, "sluice.torch.compress")
         recipe = chosen(recipe, optimizers, adapt, self.job, "sluice.torch.compress")
         wanted = with_update_none(recipe, "sluice.torch.compress", clip)
         types = {p.dtype for p in self.layout.parameters}
@@ -548,9 +548,9 @@ def compress(ddp: Any, recipe: Union[str, Recipe, None] = None, *, job: Optional
     scaler: the GradScaler of mixed precision. Gradients are pushed without its scale, and if those of
         a rank are not finite, the step is skipped on all ranks before anything is pushed. One that was made with
         enabled=False counts as None.
-    optimizer: the optimizer of the model, or a list of several. Without a recipe, its class selects adamw, sgd or muon
-        of sluice_recipe(7). There is one warning, on rank 0, if recipe and optimizer both have momentum, or if the
-        momentum or the betas of the optimizer do not suit the recipe.
+    optimizer: the optimizer of the model, or a list of several. Each must have a parameter of the model. Without a recipe,
+        its class selects adamw, sgd or muon of sluice_recipe(7). There is one warning, on rank 0, if recipe and optimizer
+        both have momentum, or if the momentum or the betas of the optimizer do not suit the recipe.
     adapt: if the recipe selects coordinates, sets the betas of Adam and AdamW to (0.2, 0.99). Without a recipe, moves the
         momentum of SGD to that of the library (sgdm). Rank 0 logs what was changed.
     clip: the limit of each rank's gradient norm, as clip= in the recipe. With signal=momentum use it in place

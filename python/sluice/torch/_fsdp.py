@@ -224,7 +224,7 @@ class Replication(NotPickled):
         if not modules:
             raise TypeError(f"sluice.torch.replicate: {type(module).__name__} has no module of FSDP2: call "
                             "fully_shard() first, with the mesh of one node")
-        optimizers = optimizers_of(optimizer, adapt, "sluice.torch.replicate")
+        optimizers = optimizers_of(optimizer, module.parameters(), adapt, "sluice.torch.replicate")
         root = _root_of(mesh)
         if job is None and root.ndim > 2:
             raise InvalidError(f"sluice.torch.replicate: the mesh is part of one with {root.ndim} dimensions, and all ranks at "

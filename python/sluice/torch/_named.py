@@ -7,7 +7,7 @@ checkpoints change momenta too.
 import logging
 import warnings
 import weakref
-from typing import Any, List, Optional, Union
+from typing import Any, Iterable, List, Optional, Union
 
 from .._library import setting
 from ..errors import InvalidError
@@ -21,14 +21,19 @@ _MOVED = "momentum_in_recipe"  # of a param group: the momentum that adapt=True 
 _log = logging.getLogger("sluice")
 
 
-def optimizers_of(optimizer: Any, adapt: bool, what: str) -> List[Any]:
+def optimizers_of(optimizer: Any, parameters: Iterable[Any], adapt: bool, what: str) -> List[Any]:
     """Returns the optimizers that a program passed as one, as several, or not at all. Raises an error before a model is
-    opened if adapt makes no sense for them."""
+    opened if one has none of these parameters, or if adapt makes no sense for them."""
     found = [] if optimizer is None else list(optimizer) if isinstance(optimizer, (list, tuple)) else [optimizer]
+    ids = {id(p) for p in parameters}
     for one in found:
         if not hasattr(one, "param_groups"):
             raise InvalidError(f"{what}: optimizer={type(one).__name__}, must be a torch optimizer, or a list of those that "
                                "train the model")
+        if not any(id(p) in ids for group in one.param_groups for p in group["params"]):
+            raise InvalidError(f"{what}: {type(one).__name__} has no parameter of the model: pass the optimizer that trains it, "
+                               "made after fully_shard() or .to() replaced the parameters; if it trains copies of them, leave "
+                               "optimizer= out and name the recipe")
         if adapt and _method_of(one) is None:
             raise InvalidError(f"{what}: adapt=True changes the momentum of SGD and the betas of Adam and AdamW, and "
                                f"{type(one).__name__} is none of these: leave it out")

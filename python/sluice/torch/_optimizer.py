@@ -159,7 +159,7 @@ class Optimizer(NotPickled, torch.optim.Optimizer):
             recipe = with_clip(recipe, clip, "sluice.torch.Optimizer")
         rules = None if inner is not None else self._rules(recipe, lr, steps_per_epoch)
         if inner is not None:
-            optimizers = optimizers_of(inner, adapt, "sluice.torch.Optimizer")
+            optimizers = optimizers_of(inner, parameters, adapt, "sluice.torch.Optimizer")
             recipe = with_update_none(chosen(recipe, optimizers, adapt, self.job, "sluice.torch.Optimizer"),
                                       "sluice.torch.Optimizer with inner=", clip)
             known = {id(p) for group in inner.param_groups for p in group["params"]}
