@@ -17,10 +17,13 @@ wait "$job_pid" || { show first; fail "the interrupted job did not end with stat
 says first.out '^interrupted step=' || fail "the interrupted job does not name the step"
 stopped_at=$(sed -n 's/^interrupted step=\([0-9]*\).*/\1/p' first.out)
 [ "$stopped_at" -ge 19 ] && [ "$stopped_at" -lt "$steps" ] || fail "stopped at step $stopped_at of $steps"
-job_ok second 4 $options --recipe "$sparse" --checkpoint saved --resume
+job_ok second 4 $options --recipe "$sparse" --checkpoint saved --resume --metrics metrics
 echo "| interrupted at step $stopped_at of $steps; digest $(final second digest), uninterrupted $digest"
 [ "$(final second digest)" = "$digest" ] || fail "the resumed run ends with different parameters"
 [ "$(final second steps)" = "$steps" ] || fail "the resumed run counts $(final second steps) steps"
+total=$(sed -n '$s/.*"pushed_total":\([0-9]*\),.*/\1/p' metrics)
+[ "$total" = "$(final whole pushed)" ] ||
+	fail "the continued metrics end with $total bytes pushed, the uninterrupted run with $(final whole pushed)"
 
 # a killed job continues from the last periodic checkpoint
 job_start third 4 $options --recipe "$sparse" --checkpoint periodic --every 10 --metrics metrics3 --sleep 3:35:5

@@ -53,6 +53,18 @@ done
 plot 0 '' 'odd=name_{"}.jsonl' one.jsonl=
 [ "$(head -c 4 sluice.png | tail -c 3)" = PNG ] || wrong "sluice.png is not a PNG"
 
+# The loss of step 5 is 99 at first. Then the job continues from step 4.
+{
+	sed -n 1,4p one.jsonl
+	sed -n '5s/"loss":[0-9.]*/"loss":99/p' one.jsonl
+	sed -n 5,20p one.jsonl
+} >resumed.jsonl
+sed -n 1,20p one.jsonl >straight.jsonl
+for name in resumed straight; do
+	plot 0 '' --smooth 1 --panel loss --output $name.svg $name.jsonl=run
+done
+cmp -s resumed.svg straight.svg || wrong "a step that was made again is drawn twice"
+
 plot 0 '' --output d.svg --panel accuracy-bytes --log-bytes --title alone one.jsonl two.jsonl
 for text in alone accuracy 'MB pushed and pulled, all workers' one two; do
 	sed 's/<[^>]*>//g' d.svg | grep -qF -- "$text" || wrong "d.svg does not show: $text"
@@ -74,6 +86,7 @@ for name in validation validation-bytes validation-seconds; do
 		wrong "f.svg does not show both validations ($name)"
 done
 plot 2 'there are loss loss-bytes' --panel speed one.jsonl
+plot 2 'there are loss loss-bytes' --panel 'loss loss-bytes' one.jsonl
 
 head -c -20 one.jsonl >cut.jsonl
 plot 0 'cut.jsonl: its last line is not complete' --output b.png cut.jsonl

@@ -8,6 +8,7 @@
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 int traffic_own(sluice_model *model, struct traffic *own)
@@ -53,12 +54,64 @@ int carried_own(sluice_job *job, struct carried *own)
 	return 0;
 }
 
+static const char line_begin[] = "{\"step\":";
+
+static int number_in(const char *line, const char *key, double *value)
+{
+	const char *at = strstr(line, key);
+
+	return at && sscanf(at + strlen(key), "%lf", value) == 1;
+}
+
+/* Reads the totals of the last line of a regular file. Removes what follows it, which is a part of
+ * a line that a killed job was writing. Returns -1 if the file does not end so. */
+static int continue_file(struct metrics *m, int fd)
+{
+	enum { LONGEST = 1 << 16 };
+	char tail[LONGEST + 1];
+	const off_t size = lseek(fd, 0, SEEK_END), begin = size > LONGEST ? size - LONGEST : 0;
+
+	if (size < 0 || pread(fd, tail, (size_t)(size - begin), begin) != size - begin)
+		return -1;
+	tail[size - begin] = 0;
+	char *end = strrchr(tail, '\n'), *rest = end ? end + 1 : tail;
+	if (strncmp(rest, line_begin, strnlen(rest, strlen(line_begin))))
+		return -1;
+	if (end) {
+		*end = 0;
+		const char *last = strrchr(tail, '\n');
+
+		last = last ? last + 1 : tail;
+		if (strncmp(last, line_begin, strlen(line_begin)) ||
+		    !number_in(last, "\"pushed_total\":", &m->before.pushed) ||
+		    !number_in(last, "\"pulled_total\":", &m->before.pulled) ||
+		    !number_in(last, "\"dense_total\":", &m->before.dense) ||
+		    !number_in(last, "\"seconds\":", &m->seconds_before))
+			return -1;
+	}
+	return *rest ? ftruncate(fd, begin + (rest - tail)) : 0;
+}
+
 int metrics_open(struct metrics *metrics, const char *path, int append, struct complaint *complaint)
 {
 	metrics->path = path;
+	struct stat is;
+	const int regular = append && !stat(path, &is) && S_ISREG(is.st_mode);
 	/* Only its owner can read a new file. */
-	int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | (append ? O_APPEND : O_TRUNC), 0600);
+	int fd = open(path,
+		      O_CREAT | O_CLOEXEC | (append ? O_APPEND : O_TRUNC) |
+			      (regular ? O_RDWR : O_WRONLY),
+		      0600);
 
+	if (regular && fd >= 0 && continue_file(metrics, fd)) {
+		complain(complaint,
+			 "%s does not end with a line of metrics that can be continued: name "
+			 "another "
+			 "file with --metrics",
+			 path);
+		close(fd);
+		return -1;
+	}
 	metrics->file = fd < 0 ? NULL : fdopen(fd, append ? "a" : "w");
 	if (!metrics->file) {
 		complain(complaint, "cannot write metrics to %s: %s", path, strerror(errno));
@@ -115,7 +168,7 @@ static void put_line(struct metrics *m, const struct metrics_step *step, double 
 	FILE *file = m->file;
 	double took = step->seconds - m->last;
 
-	fprintf(file, "{\"step\":%llu,\"epoch\":%llu", (unsigned long long)step->step,
+	fprintf(file, "%s%llu,\"epoch\":%llu", line_begin, (unsigned long long)step->step,
 		(unsigned long long)step->epoch);
 	put_number(file, "loss", loss);
 	put_number(file, "lr", step->lr);
@@ -126,16 +179,16 @@ static void put_line(struct metrics *m, const struct metrics_step *step, double 
 	put_bytes(file, "pushed", total->pushed - m->total.pushed);
 	put_bytes(file, "pulled", total->pulled - m->total.pulled);
 	put_bytes(file, "dense", total->dense - m->total.dense);
-	put_bytes(file, "pushed_total", total->pushed);
-	put_bytes(file, "pulled_total", total->pulled);
-	put_bytes(file, "dense_total", total->dense);
+	put_bytes(file, "pushed_total", m->before.pushed + total->pushed);
+	put_bytes(file, "pulled_total", m->before.pulled + total->pulled);
+	put_bytes(file, "dense_total", m->before.dense + total->dense);
 	for (int i = 0; i < CARRIERS; i++) {
 		char name[32];
 
 		snprintf(name, sizeof(name), "bytes_%s", carrier_names[i]);
 		put_bytes(file, name, carried->bytes[i] - m->carried.bytes[i]);
 	}
-	put_number(file, "seconds", step->seconds);
+	put_number(file, "seconds", m->seconds_before + step->seconds);
 	put_number(file, "images_per_second", took > 0 ? step->images / took : 0);
 	put_number(file, "density_up", own->density_up);
 	put_number(file, "density_down", own->density_down);

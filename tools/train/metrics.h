@@ -33,10 +33,12 @@ int carried_own(sluice_job *job, struct carried *own);
 struct metrics {
 	FILE *file; /* open on rank 0; NULL on others */
 	const char *path;
-	int measured;         /* --measure: the file has compression errors */
-	int failed;           /* 1: writing failed, which is reported once, and by the exit
-				 status */
-	struct traffic total; /* up to the last step */
+	int measured;          /* --measure: the file has compression errors */
+	int failed;            /* 1: writing failed, which is reported once, and by the exit
+				  status */
+	struct traffic before; /* in the file, by earlier runs of the training */
+	double seconds_before;
+	struct traffic total; /* up to the last step of this run */
 	struct carried carried;
 	sluice_model_stats own; /* counters of rank 0 up to the last step */
 	double last;            /* time of the last step */
@@ -52,7 +54,8 @@ struct metrics_step {
 	const struct score *test; /* NULL unless accuracy was measured after this step */
 };
 
-/* Opens the file before the training begins. append: keeps its content. */
+/* Opens the file before the training begins. append: keeps its lines, and continues their totals
+ * and time. Refuses a file whose last line is none of these. */
 int metrics_open(struct metrics *metrics, const char *path, int append,
 		 struct complaint *complaint);
 

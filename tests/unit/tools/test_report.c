@@ -111,3 +111,48 @@ TEST(metrics_open__a_new_file_is_for_its_owner_only)
 	assert_string_equal(complaint.text, "cannot write metrics to /nowhere/metrics: No such "
 					    "file or directory");
 }
+
+/* Writes the text, opens the file to append to it, and returns its size then, or -1. */
+static off_t continue_after(const char *path, const char *text, struct metrics *metrics,
+			    struct complaint *complaint)
+{
+	FILE *file = fopen(path, "w");
+	struct stat status;
+
+	assert_non_null(file);
+	fputs(text, file);
+	assert_int_equal(fclose(file), 0);
+	*metrics = (struct metrics){ 0 };
+	if (metrics_open(metrics, path, 1, complaint))
+		return -1;
+	assert_int_equal(fclose(metrics->file), 0);
+	assert_int_equal(stat(path, &status), 0);
+	return status.st_size;
+}
+
+TEST(metrics_open__of_a_file_to_continue__takes_its_totals_and_drops_a_part_of_a_line)
+{
+	static const char line[] = "{\"step\":7,\"pushed_total\":10,\"pulled_total\":20,"
+				   "\"dense_total\":400,\"seconds\":1.5}\n",
+			  part[] = "{\"step\":8,\"pushed_to", no_totals[] = "{\"step\":7}\n";
+	struct complaint complaint;
+	struct metrics metrics;
+	char path[] = "/tmp/sluice-metrics.XXXXXX", text[400];
+
+	close(mkstemp(path));
+	snprintf(text, sizeof(text), "%s%s%s", no_totals, line, part);
+	assert_int_equal(continue_after(path, text, &metrics, &complaint),
+			 strlen(text) - strlen(part));
+	assert_true(metrics.before.pushed == 10 && metrics.before.pulled == 20);
+	assert_true(metrics.before.dense == 400 && metrics.seconds_before == 1.5);
+	assert_int_equal(continue_after(path, part, &metrics, &complaint), 0);
+	assert_true(metrics.before.pushed == 0 && metrics.seconds_before == 0);
+	assert_int_equal(continue_after(path, "", &metrics, &complaint), 0);
+
+	const char *const wrong[] = { "lines of a log\n", "a log", no_totals, "\n\n" };
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
+		assert_int_equal(continue_after(path, wrong[i], &metrics, &complaint), -1);
+		assert_non_null(strstr(complaint.text, "name another file with --metrics"));
+	}
+	assert_int_equal(unlink(path), 0);
+}
