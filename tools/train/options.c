@@ -210,7 +210,9 @@ static int parse_rate(const char *option, const char *text, float high, float *o
 
 	errno = 0;
 	value = strtof(text, &end);
-	if (end == text || *end || errno || !(value > 0 && value <= high))
+	/* strtof() would also accept spaces and a sign in front. */
+	if (!strchr("0123456789.", text[0]) || end == text || *end || errno ||
+	    !(value > 0 && value <= high))
 		return complain(complaint, "--%s takes a number above 0 and up to %g, not \"%s\"",
 				option, (double)high, text);
 	*out = value;

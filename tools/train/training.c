@@ -43,14 +43,18 @@ static int first_params(struct training *t, struct complaint *complaint)
 	return 0;
 }
 
-static int check_demonstrations(const struct options *o, int workers, struct complaint *complaint)
+static int check_moment(const char *option, int64_t rank, uint64_t step, const struct training *t,
+			struct complaint *complaint)
 {
-	if (o->sleep_rank >= workers || o->nan_rank >= workers)
+	const int workers = sluice_workers(t->job);
+
+	if (rank >= workers)
 		return complain(complaint,
-				"--%s names rank %lld, but the workers are ranks 0 to %d",
-				o->sleep_rank >= workers ? "sleep" : "nan",
-				(long long)(o->sleep_rank >= workers ? o->sleep_rank : o->nan_rank),
-				workers - 1);
+				"--%s names rank %lld, but the workers are ranks 0 to %d", option,
+				(long long)rank, workers - 1);
+	if (rank >= 0 && step > t->steps)
+		return complain(complaint, "--%s names step %llu, but training has %llu steps",
+				option, (unsigned long long)step, (unsigned long long)t->steps);
 	return 0;
 }
 
@@ -90,8 +94,7 @@ static int prepare(struct training *t, struct complaint *complaint)
 	if (sluice_is_worker(t->job) &&
 	    compute_open(o->device, &t->compute, t->device, sizeof(t->device)))
 		return complain(complaint, "%s", t->device);
-	if (check_demonstrations(o, sluice_workers(t->job), complaint) ||
-	    (o->checkpoint && folder_prepare(o->checkpoint, complaint)) ||
+	if ((o->checkpoint && folder_prepare(o->checkpoint, complaint)) ||
 	    network_parse(&t->network, o->model, complaint) || load_rows(t, complaint) ||
 	    network_shape(&t->network, t->train.features, t->train.classes, complaint))
 		return -1;
@@ -103,6 +106,9 @@ static int prepare(struct training *t, struct complaint *complaint)
 			"%zu training samples are too few for one step, which takes %llu (workers "
 			"times --batch)",
 			t->train.rows, (unsigned long long)rows_per_step);
+	if (check_moment("sleep", o->sleep_rank, o->sleep_step, t, complaint) ||
+	    check_moment("nan", o->nan_rank, o->nan_step, t, complaint))
+		return -1;
 	if (!sluice_is_worker(t->job)) {
 		free_rows(t); /* a server needed only the model's shape */
 		return 0;

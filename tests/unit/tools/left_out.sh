@@ -45,4 +45,9 @@ for batch in 1 3 5 10; do # including the last batches of epochs
 done
 train 9 --nan 2:3 --checkpoint saved --every 4
 train 10 --checkpoint saved --resume # continues after step 9, and skips no batch
+for option in --nan=1:11 --sleep=1:11:1; do
+	"$program" --simulate 3 --data rows --model logreg --batch 16 --epochs 2 $option >out 2>said &&
+		wrong "$option: a step after the last one is accepted"
+	grep -q 'names step 11, but training has 10 steps' said || wrong "$option: $(cat said)"
+done
 exit $failed

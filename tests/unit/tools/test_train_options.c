@@ -145,6 +145,8 @@ TEST(parse__numbers_are_strict)
 	refuse("--lr", "0", "--lr takes a number above 0");
 	refuse("--lr", "nan", "--lr");
 	refuse("--lr", "inf", "--lr");
+	refuse("--lr", " 0.05", "--lr takes a number above 0");
+	refuse("--lr", "-0.05", "--lr takes a number above 0");
 	refuse("--lr-decay", "0.5x", "--lr-decay");
 	refuse("--progress", "often", "--progress takes auto, always or never");
 }
