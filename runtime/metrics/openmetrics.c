@@ -3,6 +3,7 @@
  * Times are in seconds and sizes in bytes. */
 #include "metrics/openmetrics.h"
 #include "metrics/metrics.h"
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -71,7 +72,8 @@ static void print_label(const char *name, const char *value, const char *separat
 }
 
 /* Prints the name of a sample and the labels of its rank. Prometheus adds a label "job", which
- * means another thing, so Slurm's job has a longer name. */
+ * means another thing, so Slurm's job has a longer name. Without Slurm, jobs of one node differ in
+ * the number of their meeting only. */
 static void begin_sample(const char *sample, const struct seen_rank *r, FILE *to)
 {
 	fprintf(to, "%s{", sample);
@@ -79,6 +81,8 @@ static void begin_sample(const char *sample, const struct seen_rank *r, FILE *to
 	print_label("slurm_step", r->who.step, ",", to);
 	print_label("node", r->who.node, ",", to);
 	fprintf(to, ",rank=\"%d\"", r->who.rank);
+	if (!*r->who.job)
+		fprintf(to, ",meeting=\"%016" PRIx64 "\"", r->who.meeting);
 }
 
 static void end_sample(double value, FILE *to)

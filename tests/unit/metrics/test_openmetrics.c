@@ -186,6 +186,25 @@ TEST(text__of_models_with_one_number__tells_them_apart)
 	free(ranks);
 }
 
+TEST(text__of_two_jobs_without_slurm__tells_them_apart)
+{
+	struct seen_rank *ranks = make_ranks(2);
+	char *text;
+
+	for (int i = 0; i < 2; i++) {
+		ranks[i].who.job[0] = ranks[i].who.step[0] = '\0';
+		ranks[i].who.rank = 0;
+		ranks[i].who.meeting = (uint64_t)i + 10;
+	}
+	text = print(ranks, 2);
+	has(text, "{slurm_job=\"none\",slurm_step=\"\",node=\"n1\",rank=\"0\","
+		  "meeting=\"000000000000000a\"} ");
+	has(text, "rank=\"0\",meeting=\"000000000000000b\"} ");
+	check_format(text);
+	free(text);
+	free(ranks);
+}
+
 /* ---- the dashboard -------------------------------------------------------------------- */
 
 TEST(dashboard__names__are_those_of_the_text)
