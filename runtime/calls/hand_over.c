@@ -86,6 +86,11 @@ static int check_pair(sluice_model *from, sluice_model *to)
 			  "%s: the recipe of the new model has memory=none, so it would lose the "
 			  "residual; write memory=residual",
 			  hand_over);
+	if (!rc && remembers(from) && to->recipe.clip.median)
+		rc = fail(SLUICE_EINVAL,
+			  "%s: the recipe of the new model has clip=median, which would scale down "
+			  "the push with the residual and lose the rest; leave it out",
+			  hand_over);
 	return rc;
 }
 

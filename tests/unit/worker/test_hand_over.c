@@ -152,6 +152,7 @@ TEST_IN_JOB(hand_over__of_models_that_do_not_fit__is_refused, 2)
 	CHECK(sluice_hand_over(from, to) == SLUICE_EINVAL);
 	CHECK(error_says("made steps", NULL));
 	refused(job, sparse, "up=topk(0.1) down=all memory=none update=none", "lose the residual");
+	refused(job, sparse, "up=topk(0.1) down=all update=none clip=median", "lose the rest");
 	refused(job, "up=topk(0.1) down=all update=sgd", dense, "the old model has update=");
 	refused(job, sparse, "up=topk(0.1) down=all update=sgd", "the new model has update=");
 	sluice_model_close(&longer);
