@@ -6,6 +6,7 @@
  * choose.c. */
 #include "select_sweep.h"
 #include "base/bytes.h"
+#include "compress/sparse.h"
 #include <assert.h>
 #include <math.h>
 
@@ -273,8 +274,6 @@ static size_t select_block(const struct block *b, uint32_t quota, struct level *
 /* Consecutive blocks from which one thread selects, and their coordinates. */
 struct part {
 	uint64_t begin, end;
-	uint32_t *index; /* with room for all that may be selected */
-	size_t n;
 };
 
 struct each {
@@ -286,6 +285,7 @@ struct each {
 	const uint32_t *ends; /* NULL, or those of all blocks */
 	unsigned parts;
 	struct part part[TEAM_PARTS];
+	struct sparse_list list[TEAM_PARTS]; /* each has room for all that its part may select */
 };
 
 static uint32_t quota_of(const struct each *e, const struct block *b)
@@ -295,19 +295,21 @@ static uint32_t quota_of(const struct each *e, const struct block *b)
 				 e->k;
 }
 
-static void select_part(const struct each *e, struct part *p, struct select_stage stage)
+static void select_part(struct each *e, unsigned part, struct select_stage stage)
 {
+	const struct part *p = &e->part[part];
+	struct sparse_list *list = &e->list[part];
 	struct level level = { 0 };
 	struct block b = { .kernels = e->s->kernels, .stage = stage, .x = e->x, .begin = p->begin };
 	const uint32_t *ends = e->ends;
 	size_t span = 0;
 
-	for (p->n = 0; b.begin < p->end; b.begin = b.end) {
+	for (; b.begin < p->end; b.begin = b.end) {
 		b.end = ends                         ? *ends++ :
 			p->end - b.begin < e->length ? p->end :
 						       b.begin + e->length;
 		find_spans(&b, e->spans, e->n_spans, &span);
-		p->n += select_block(&b, quota_of(e, &b), &level, p->index + p->n);
+		list->n += select_block(&b, quota_of(e, &b), &level, list->index + list->n);
 	}
 }
 
@@ -316,8 +318,7 @@ static void select_share(void *context, unsigned part)
 	struct each *e = context;
 
 	if (part < e->parts)
-		select_part(e, &e->part[part],
-			    stage_in(team_memory(e->s->team, part), e->s->shared_tile));
+		select_part(e, part, stage_in(team_memory(e->s->team, part), e->s->shared_tile));
 }
 
 /* Cuts the blocks into equal parts. A part's place in index[] follows what the earlier blocks may
@@ -331,9 +332,8 @@ static void cut_parts(struct each *e, uint64_t begin, uint64_t end, uint32_t *in
 	for (unsigned p = 0; p < e->parts; p++) {
 		const uint64_t after = begin + blocks * (p + 1) / e->parts * e->length;
 
-		e->part[p] = (struct part){ .begin = b.begin,
-					    .end = after < end ? after : end,
-					    .index = index };
+		e->part[p] = (struct part){ .begin = b.begin, .end = after < end ? after : end };
+		e->list[p] = (struct sparse_list){ .index = index };
 		for (; b.begin < e->part[p].end; b.begin = b.end) {
 			b.end = b.begin + e->length;
 			find_spans(&b, e->spans, e->n_spans, &span);
@@ -341,18 +341,6 @@ static void cut_parts(struct each *e, uint64_t begin, uint64_t end, uint32_t *in
 		}
 		b.begin = e->part[p].end;
 	}
-}
-
-/* Joins what the parts have selected, and returns its length. */
-static size_t join_parts(const struct each *e)
-{
-	size_t n = e->part[0].n;
-
-	for (unsigned p = 1; p < e->parts; p++) {
-		memmove(e->part[0].index + n, e->part[p].index, e->part[p].n * sizeof(uint32_t));
-		n += e->part[p].n;
-	}
-	return n;
 }
 
 size_t select_each_block(struct selector *s, const float *x, const struct span *spans,
@@ -369,7 +357,8 @@ size_t select_each_block(struct selector *s, const float *x, const struct span *
 			  .length = length,
 			  .ends = ends,
 			  .parts = 1,
-			  .part = { { .begin = begin, .end = all, .index = index } } };
+			  .part = { { .begin = begin, .end = all } },
+			  .list = { { .index = index } } };
 
 	assert(all <= s->n && length <= SELECT_BLOCK_MOST);
 	if (s->team && !ends && team_take(s->team)) {
@@ -378,7 +367,7 @@ size_t select_each_block(struct selector *s, const float *x, const struct span *
 		team_run(s->team, select_share, &e);
 		team_give_back(s->team);
 	} else {
-		select_part(&e, &e.part[0], s->stage);
+		select_part(&e, 0, s->stage);
 	}
-	return join_parts(&e);
+	return sparse_join(e.list, e.parts);
 }

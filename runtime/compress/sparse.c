@@ -190,6 +190,17 @@ void sparse_scale(float *vector, float share, float by, uint32_t count)
 		vector[i] = by * (vector[i] * share);
 }
 
+size_t sparse_join(const struct sparse_list *lists, unsigned parts)
+{
+	size_t n = lists[0].n;
+
+	for (unsigned p = 1; p < parts; p++) {
+		memmove(lists[0].index + n, lists[p].index, lists[p].n * sizeof(*lists[p].index));
+		n += lists[p].n;
+	}
+	return n;
+}
+
 size_t sparse_below(const uint32_t *index, size_t count, uint64_t coordinate)
 {
 	size_t below = 0;

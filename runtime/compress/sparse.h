@@ -35,6 +35,15 @@ void sparse_scale(float *vector, float share, float by, uint32_t count);
 size_t sparse_below(const uint32_t *index, size_t count, uint64_t coordinate);
 void sparse_gather(const float *vector, const uint32_t *index, float *value, uint32_t count);
 
+/* The ascending coordinates that one thread has found in its part of a vector. */
+struct sparse_list {
+	uint32_t *index;
+	size_t n;
+};
+/* Moves the coordinates of consecutive parts together, behind those of the first. parts > 0. The
+ * lists are in the order of the parts, in one array. Returns the number of coordinates. */
+size_t sparse_join(const struct sparse_list *lists, unsigned parts);
+
 /* Adds, sets or subtracts with the threads of a team, which may be NULL. Returns 1 if all sums of
  * SPARSE_ADD are finite; with the others, returns 1. */
 enum sparse_operation { SPARSE_ADD, SPARSE_SET, SPARSE_SUBTRACT };
