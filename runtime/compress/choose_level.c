@@ -80,7 +80,7 @@ double gaussian_quantile(double share)
 size_t choose_gaussiank(const struct choice *c)
 {
 	const struct moment_terms terms = { .magnitudes = 0 };
-	const struct moments m = moments_of(terms, c->x, c->spans, c->n_spans);
+	const struct moments m = moments_of(NULL, terms, c->x, c->spans, c->n_spans);
 	struct gaussian g;
 	struct gaussian_cut cut;
 	int counting = gaussian_begin(&g, m.first, m.second, m.n, largest_not_exempt(c),
@@ -127,7 +127,7 @@ static size_t draw(const struct choice *c, double lambda)
 static size_t search_and_draw(const struct choice *c, int by_variance, double wanted)
 {
 	struct moment_terms terms = { .magnitudes = 1, .factor = 0 };
-	struct moments below = moments_of(terms, c->x, c->spans, c->n_spans);
+	struct moments below = moments_of(NULL, terms, c->x, c->spans, c->n_spans);
 	struct draw_search s;
 	uint64_t total = 0;
 
@@ -136,7 +136,7 @@ static size_t search_and_draw(const struct choice *c, int by_variance, double wa
 	draw_begin(&s, by_variance, wanted, total);
 	while (draw_next(&s, &below)) {
 		terms.factor = s.lambda;
-		below = moments_of(terms, c->x, c->spans, c->n_spans);
+		below = moments_of(NULL, terms, c->x, c->spans, c->n_spans);
 	}
 	return draw(c, s.lambda);
 }

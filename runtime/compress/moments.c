@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * See moments.h. */
 #include "moments.h"
+#include "base/team.h"
 #include <string.h>
 
 /* Two sums at once, in registers that every current machine has. */
@@ -69,34 +70,52 @@ __attribute__((always_inline)) static inline void add_rows(const float *x, doubl
 	}
 }
 
-static void add_magnitudes(struct moment_sum *s, struct moment_terms terms, const float *x,
-			   double *first, double *second)
+struct tile_sums {
+	double first, second;
+	uint64_t left_out; /* number of coordinates that have no terms */
+};
+
+/* Returns how many coordinates have no terms. */
+static uint64_t add_magnitudes(struct moment_terms terms, const float *x, double *first,
+			       double *second)
 {
+	uint64_t left_out = 0;
+
 	memset(first, 0, MOMENT_ROW * sizeof(*first));
 	memset(second, 0, MOMENT_ROW * sizeof(*second));
 	for (unsigned row = 0; row < MOMENT_TILE; row += MOMENT_ROW)
 		for (unsigned i = 0; i < MOMENT_ROW; i++)
-			s->left_out += (uint64_t)moment_add(terms, x[row + i], &first[i],
-							    &second[i]);
+			left_out += (uint64_t)moment_add(terms, x[row + i], &first[i], &second[i]);
+	return left_out;
 }
 
 /* terms: NULL adds only the squares. */
-static void add_tile(struct moment_sum *s, const struct moment_terms *terms, const float *x)
+static struct tile_sums sum_tile(const struct moment_terms *terms, const float *x)
 {
-	const uint64_t lane = s->tiles++ % MOMENT_LANES;
 	double first[MOMENT_ROW], second[MOMENT_ROW];
 	unsigned sums = MOMENT_ROW / 2;
+	uint64_t left_out = 0;
 
 	if (!terms) {
 		add_rows(x, NULL, second);
 	} else if (!terms->magnitudes) {
 		add_rows(x, first, second);
 	} else {
-		add_magnitudes(s, *terms, x, first, second);
+		left_out = add_magnitudes(*terms, x, first, second);
 		sums = MOMENT_ROW;
 	}
-	s->of_group.first[lane] += terms ? by_neighbours(first, sums) : 0;
-	s->of_group.second[lane] += by_neighbours(second, sums);
+	return (struct tile_sums){ .first = terms ? by_neighbours(first, sums) : 0,
+				   .second = by_neighbours(second, sums),
+				   .left_out = left_out };
+}
+
+static void join_tile(struct moment_sum *s, struct tile_sums of_tile)
+{
+	const uint64_t lane = s->tiles++ % MOMENT_LANES;
+
+	s->of_group.first[lane] += of_tile.first;
+	s->of_group.second[lane] += of_tile.second;
+	s->left_out += of_tile.left_out;
 	if (s->tiles % MOMENT_GROUP == 0)
 		end_group(s);
 }
@@ -107,11 +126,11 @@ void moments_add_squares(struct moment_sum *s, const float *x, size_t n)
 	size_t at = 0;
 
 	for (; n - at >= MOMENT_TILE; at += MOMENT_TILE)
-		add_tile(s, NULL, x + at);
+		join_tile(s, sum_tile(NULL, x + at));
 	if (at == n)
 		return;
 	memcpy(tile, x + at, (n - at) * sizeof(*tile));
-	add_tile(s, NULL, tile);
+	join_tile(s, sum_tile(NULL, tile));
 }
 
 struct moments moments_end(struct moment_sum *s)
@@ -148,24 +167,50 @@ static void gather_tile(const float *x, uint64_t begin, const struct span *spans
 	}
 }
 
-struct moments moments_of(struct moment_terms terms, const float *x, const struct span *spans,
-			  size_t n_spans)
+/* Arguments and results of sum_tiles(). The stack has room for the sums of a group. */
+struct tiles {
+	struct moment_terms terms;
+	const float *x;
+	const struct span *spans;
+	size_t n_spans;
+	uint64_t first; /* coordinate of the first tile */
+	struct tile_sums of_tile[MOMENT_GROUP];
+};
+
+static void sum_tiles(void *context, unsigned part, uint64_t begin, uint64_t end)
+{
+	struct tiles *t = context;
+	size_t span = span_after(t->spans, t->n_spans, t->first + begin);
+	float tile[MOMENT_TILE];
+
+	(void)part;
+	for (uint64_t i = begin; i < end; i += MOMENT_TILE) {
+		const uint64_t at = t->first + i;
+		const struct span *here = &t->spans[span];
+		const float *x = t->x + at;
+
+		if (here->exempt || here->begin > at || here->end < at + MOMENT_TILE) {
+			gather_tile(t->x, at, t->spans, t->n_spans, &span, tile);
+			x = tile;
+		}
+		t->of_tile[i / MOMENT_TILE] = sum_tile(&t->terms, x);
+	}
+}
+
+struct moments moments_of(struct team *team, struct moment_terms terms, const float *x,
+			  const struct span *spans, size_t n_spans)
 {
 	const uint64_t end = n_spans ? spans[n_spans - 1].end : 0;
+	const uint64_t most = (uint64_t)MOMENT_GROUP * MOMENT_TILE;
+	struct tiles t = { .terms = terms, .x = x, .spans = spans, .n_spans = n_spans };
 	struct moment_sum s = { .tiles = 0 };
 	struct moments m;
-	float tile[MOMENT_TILE];
-	size_t span = 0;
 
-	for (uint64_t at = 0; at < end; at += MOMENT_TILE) {
-		const struct span *here = &spans[span];
-
-		if (!here->exempt && here->begin <= at && here->end >= at + MOMENT_TILE) {
-			add_tile(&s, &terms, x + at);
-			continue;
-		}
-		gather_tile(x, at, spans, n_spans, &span, tile);
-		add_tile(&s, &terms, tile);
+	for (uint64_t n; t.first < end; t.first += n) {
+		n = end - t.first < most ? end - t.first : most;
+		team_split(team, n, MOMENT_TILE, sum_tiles, &t);
+		for (uint64_t i = 0; i < n; i += MOMENT_TILE)
+			join_tile(&s, t.of_tile[i / MOMENT_TILE]);
 	}
 	m = moments_end(&s);
 	for (size_t p = 0; p < n_spans; p++)

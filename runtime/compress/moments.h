@@ -69,8 +69,8 @@ struct moments moments_end(struct moment_sum *s);
 /* Returns the sum of the squares of n values. */
 double squares_of(const float *x, size_t n);
 
-/* Returns the sums over the coordinates of x that are not in the exempt spans. Spans are
- * ascending. */
-struct moments moments_of(struct moment_terms terms, const float *x, const struct span *spans,
-			  size_t n_spans);
+/* Returns the sums over the coordinates of x that are not in the exempt spans. Spans are ascending.
+ * team: threads that may help, or NULL. */
+struct moments moments_of(struct team *team, struct moment_terms terms, const float *x,
+			  const struct span *spans, size_t n_spans);
 #endif

@@ -16,6 +16,21 @@ struct span {
 	uint64_t begin, end;
 	int exempt;
 };
+/* Returns the number of the first span that ends after this coordinate, or n_spans. */
+static inline size_t span_after(const struct span *spans, size_t n_spans, uint64_t coordinate)
+{
+	size_t before = 0, most = n_spans;
+
+	while (before < most) {
+		const size_t middle = before + (most - before) / 2;
+
+		if (spans[middle].end <= coordinate)
+			before = middle + 1;
+		else
+			most = middle;
+	}
+	return before;
+}
 
 struct selector;
 int selector_open(size_t n,

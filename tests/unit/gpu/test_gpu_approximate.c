@@ -3,6 +3,7 @@
  * bit: gaussiank, random, variance and block-topk. The kernels run on the CPU here and on a GPU in
  * tests/gpu/run. */
 
+#include "base/team.h"
 #include "compress/choose.h"
 #include "compress/moments.h"
 #include "gpu.h"
@@ -230,7 +231,7 @@ static double sum_by_the_book(const double *term, size_t n)
 	return all[0];
 }
 
-TEST(moments__any_size_and_spans__sums_in_the_stated_order)
+TEST(moments__any_size_spans_and_threads__sums_in_the_stated_order)
 {
 	static const size_t lengths[] = { 1, 1023, 1025, 40000, 2 * 1024 * 1024 + 77 };
 
@@ -258,10 +259,18 @@ TEST(moments__any_size_and_spans__sums_in_the_stated_order)
 					second[i] = v * v;
 					left++;
 				}
-			struct moments m = moments_of(terms, x, spans.all, spans.n);
-			assert_true(m.first == sum_by_the_book(first, n));
-			assert_true(m.second == sum_by_the_book(second, n));
-			assert_int_equal(m.n, left);
+			const double sum = sum_by_the_book(first, n);
+			const double squares = sum_by_the_book(second, n);
+
+			for (unsigned threads = 1; threads <= 8; threads++) {
+				struct team *team = NULL;
+
+				assert_int_equal(team_open(threads, 16, &team), 0);
+				struct moments m = moments_of(team, terms, x, spans.all, spans.n);
+				assert_true(m.first == sum && m.second == squares);
+				assert_int_equal(m.n, left);
+				team_close(&team);
+			}
 			free(x);
 			free(first);
 			free(second);
