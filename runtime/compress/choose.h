@@ -53,6 +53,7 @@ struct choice {
 					replaces rank by the shard */
 	uint32_t first_shard;
 	struct selector *selector;
+	struct team *team; /* threads that may help, or NULL; `selector` has its own */
 	struct select_hint *hint;
 	uint32_t *index; /* in ascending order; memory for every coordinate */
 };

@@ -4,38 +4,120 @@
  * and deviation and refines it by counting (gaussian_rules.h); and random and variance (Wangni et
  * al., 2018), which select at random. */
 #include "choose.h"
+#include "base/team.h"
 #include "draw_rules.h"
 #include "gaussian_rules.h"
 #include "moments.h"
+#include "sparse.h"
 #include <float.h>
 #include <math.h>
 
+/* ---- parts ------------------------------------------------------------------- */
+
+/* The threads of a team each decide about a part of the vector. The length of a part is a multiple
+ * of a cache line, so that threads seldom write to the same one. */
+enum { UNIT = VECTOR_LINE };
+
+/* Lists the selected coordinates of begin ... end - 1. Returns their number. */
+typedef size_t list_fn(const struct choice *c, const void *rule, uint64_t begin, uint64_t end,
+		       uint32_t *index);
+
+struct parts {
+	const struct choice *c;
+	list_fn *run;
+	const void *rule;
+	uint64_t first; /* the first coordinate of the spans */
+	struct sparse_list list[TEAM_PARTS];
+};
+
+static void list_part(void *context, unsigned part, uint64_t begin, uint64_t end)
+{
+	struct parts *p = context;
+	uint32_t *index = p->c->index + begin;
+	const size_t n = p->run(p->c, p->rule, p->first + begin, p->first + end, index);
+
+	p->list[part] = (struct sparse_list){ index, n };
+}
+
+static uint64_t first_of(const struct choice *c)
+{
+	return c->n_spans ? c->spans[0].begin : 0;
+}
+
+/* Returns the number of coordinates from the first of the spans to the last. */
+static uint64_t length_of(const struct choice *c)
+{
+	return c->n_spans ? c->spans[c->n_spans - 1].end - first_of(c) : 0;
+}
+
+/* A list begins where it would if all coordinates before its part were selected. The lists are
+ * then joined in order, so the result does not depend on the number of parts. */
+static size_t list_in_parts(const struct choice *c, struct team *team, list_fn *run,
+			    const void *rule)
+{
+	struct parts p = { .c = c, .run = run, .rule = rule, .first = first_of(c) };
+
+	return sparse_join(p.list, team_split(team, length_of(c), UNIT, list_part, &p));
+}
+
+/* Sets *piece to the part of the next span that is within begin ... end - 1, and advances *span.
+ * Returns 0 if there is no such span. */
+static int next_piece(const struct choice *c, size_t *span, uint64_t begin, uint64_t end,
+		      struct span *piece)
+{
+	while (*span < c->n_spans && c->spans[*span].begin < end) {
+		*piece = c->spans[(*span)++];
+		piece->begin = piece->begin > begin ? piece->begin : begin;
+		piece->end = piece->end < end ? piece->end : end;
+		if (piece->begin < piece->end)
+			return 1;
+	}
+	return 0;
+}
+
+/* ---- threshold --------------------------------------------------------------- */
+
 /* Selects |x| >= level, or |x| > level if `strict` is set, and all non-zeros of exempt spans. Also
  * selects the first `ties` of the other coordinates with |x| > floor. */
-static size_t choose_by_level(const struct choice *c, float level, int strict, float floor,
-			      uint64_t ties)
+struct level_rule {
+	float level;
+	int strict;
+	float floor;
+	uint64_t ties;
+};
+
+static size_t list_by_level(const struct choice *c, const void *rule, uint64_t begin, uint64_t end,
+			    uint32_t *index)
 {
-	size_t n = 0;
+	struct level_rule r = *(const struct level_rule *)rule;
+	const float *x = c->x;
+	size_t n = 0, span = span_after(c->spans, c->n_spans, begin);
+	struct span at;
 
-	for (size_t s = 0; s < c->n_spans; s++)
-		for (uint64_t i = c->spans[s].begin; i < c->spans[s].end; i++) {
-			float a = fabsf(c->x[i]);
-			int take = a > 0 &&
-				   (c->spans[s].exempt || (strict ? a > level : a >= level));
+	while (next_piece(c, &span, begin, end, &at))
+		for (uint64_t i = at.begin; i < at.end; i++) {
+			float a = fabsf(x[i]);
+			int take = a > 0 && (at.exempt || (r.strict ? a > r.level : a >= r.level));
 
-			if (!take && ties && !c->spans[s].exempt && a > floor) {
+			if (!take && r.ties && !at.exempt && a > r.floor) {
 				take = 1;
-				ties--;
+				r.ties--;
 			}
 			if (take)
-				c->index[n++] = (uint32_t)i;
+				index[n++] = (uint32_t)i;
 		}
 	return n;
 }
 
+static size_t choose_by_level(const struct choice *c, const struct level_rule *rule)
+{
+	/* With ties, a part would depend on the ties of the earlier ones. */
+	return list_in_parts(c, rule->ties ? NULL : c->team, list_by_level, rule);
+}
+
 size_t choose_threshold(const struct choice *c)
 {
-	return choose_by_level(c, c->level, 0, FLT_MAX, 0);
+	return choose_by_level(c, &(struct level_rule){ .level = c->level, .floor = FLT_MAX });
 }
 
 /* ---- gaussiank ------------------------------------------------------------- */
@@ -80,7 +162,7 @@ double gaussian_quantile(double share)
 size_t choose_gaussiank(const struct choice *c)
 {
 	const struct moment_terms terms = { .magnitudes = 0 };
-	const struct moments m = moments_of(NULL, terms, c->x, c->spans, c->n_spans);
+	const struct moments m = moments_of(c->team, terms, c->x, c->spans, c->n_spans);
 	struct gaussian g;
 	struct gaussian_cut cut;
 	int counting = gaussian_begin(&g, m.first, m.second, m.n, largest_not_exempt(c),
@@ -88,7 +170,7 @@ size_t choose_gaussiank(const struct choice *c)
 
 	while (counting)
 		counting = gaussian_count(&g, count_above_level(c, (float)g.level), &cut);
-	return choose_by_level(c, cut.above, 1, cut.floor, cut.ties);
+	return choose_by_level(c, &(struct level_rule){ cut.above, 1, cut.floor, cut.ties });
 }
 
 /* ---- random, variance -------------------------------------------------------- */
@@ -96,21 +178,25 @@ size_t choose_gaussiank(const struct choice *c)
 /* Coordinate j is kept with probability p = min(1, lambda |x_j|) and then divided by p, so its mean
  * is x_j. lambda follows either from the wanted density or from the allowed variance. */
 
-/* Draws each coordinate once. If a coordinate is kept, it gets its scaled value. */
-static size_t draw(const struct choice *c, double lambda)
+/* Draws each coordinate once. If a coordinate is kept, it gets its scaled value. The numbers are
+ * functions of the coordinate. */
+static size_t draw(const struct choice *c, const void *rule, uint64_t begin, uint64_t end,
+		   uint32_t *index)
 {
+	const double lambda = *(const double *)rule;
 	const float step = draw_value(lambda);
 	uint32_t four[4];
 	uint64_t have = UINT64_MAX;
-	size_t n = 0;
+	size_t n = 0, span = span_after(c->spans, c->n_spans, begin);
+	struct span at;
 
-	for (size_t s = 0; s < c->n_spans; s++)
-		for (uint64_t i = c->spans[s].begin; i < c->spans[s].end; i++) {
+	while (next_piece(c, &span, begin, end, &at))
+		for (uint64_t i = at.begin; i < at.end; i++) {
 			double p = draw_probability(lambda, c->x[i]);
 
 			if (c->x[i] == 0)
 				continue;
-			if (!c->spans[s].exempt && p < 1) {
+			if (!at.exempt && p < 1) {
 				if (have != i / 4) {
 					have = i / 4;
 					random_quad(&c->stream, have, four);
@@ -119,7 +205,7 @@ static size_t draw(const struct choice *c, double lambda)
 					continue;
 				c->x[i] = copysignf(step, c->x[i]);
 			}
-			c->index[n++] = (uint32_t)i;
+			index[n++] = (uint32_t)i;
 		}
 	return n;
 }
@@ -127,7 +213,7 @@ static size_t draw(const struct choice *c, double lambda)
 static size_t search_and_draw(const struct choice *c, int by_variance, double wanted)
 {
 	struct moment_terms terms = { .magnitudes = 1, .factor = 0 };
-	struct moments below = moments_of(NULL, terms, c->x, c->spans, c->n_spans);
+	struct moments below = moments_of(c->team, terms, c->x, c->spans, c->n_spans);
 	struct draw_search s;
 	uint64_t total = 0;
 
@@ -136,9 +222,9 @@ static size_t search_and_draw(const struct choice *c, int by_variance, double wa
 	draw_begin(&s, by_variance, wanted, total);
 	while (draw_next(&s, &below)) {
 		terms.factor = s.lambda;
-		below = moments_of(NULL, terms, c->x, c->spans, c->n_spans);
+		below = moments_of(c->team, terms, c->x, c->spans, c->n_spans);
 	}
-	return draw(c, s.lambda);
+	return list_in_parts(c, c->team, draw, &s.lambda);
 }
 
 size_t choose_random(const struct choice *c)

@@ -225,6 +225,7 @@ struct pick compressor_pick(struct compressor *c, const struct pick_call *call)
 				       .stream = stream_of(c, call->step),
 				       .first_shard = c->is.first_shard,
 				       .selector = scratch_selector(c->is.scratch),
+				       .team = scratch_team(c->is.scratch),
 				       .hint = &c->hint,
 				       .index = c->picked.index };
 	return (struct pick){ .index = c->picked.index,

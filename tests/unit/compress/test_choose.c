@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The selectors other than top-k, and their random numbers: known answers of Philox, counts,
  * supports that two sides agree on, and means over many draws. */
+#include "base/team.h"
 #include "compress/choose.h"
 #include "compress/message.h"
 #include "random.h"
+#include "thinned.h"
 #include "cases.h"
 #include <math.h>
 #include <stdlib.h>
@@ -254,6 +256,83 @@ TEST(choose_random__density__is_met)
 
 		assert_true(fabs(n - 0.02 * N) < 5 * sqrt(0.02 * N));
 	}
+}
+
+/* ---- threads ----------------------------------------------------------------- */
+
+enum { LONG = 9 * TEAM_LEAST + 1237, THREADS = 8, CALLS = 8 };
+
+/* The result of a selector, and its vector afterwards. */
+struct drawn {
+	float x[LONG];
+	uint32_t index[LONG];
+	size_t n;
+};
+
+static void run_call(int call, const struct span *spans, size_t n_spans, struct team *team,
+		     const float *from, struct drawn *out)
+{
+	const struct choice c = { .x = out->x,
+				  .spans = spans,
+				  .n_spans = n_spans,
+				  .density = call % 2 ? 0.3 : 0.01,
+				  .k = LONG / (call % 2 ? 3 : 100),
+				  .level = call % 2 ? 0.5f : 3,
+				  .stream = { RANDOM_KEEP, 3, 9, 0 },
+				  .team = team,
+				  .index = out->index };
+	static size_t (*const runs[])(const struct choice *) = { choose_random, choose_variance,
+								 choose_threshold,
+								 choose_gaussiank };
+
+	memcpy(out->x, from, sizeof(out->x));
+	out->n = runs[call / 2](&c);
+}
+
+/* The spans of a fragment: they do not begin with the vector, and the parts of threads end within
+ * some of them. Equal magnitudes give gaussiank ties. */
+TEST(choose__selectors_by_level_with_1_to_8_threads__the_coordinates_and_values_of_one)
+{
+	const struct span spans[] = { { 1001, 90000, 0 },    { 90000, 90001, 1 },
+				      { 90001, 90001, 0 },   { 90001, 170003, 0 },
+				      { 170003, 230001, 1 }, { 230001, LONG - 7, 0 } };
+	const struct span all = { 0, LONG, 0 };
+	struct drawn *one = malloc(sizeof(*one)), *many = malloc(sizeof(*many));
+	float *v = malloc(LONG * sizeof(*v));
+	struct team *teams[THREADS + 1] = { NULL };
+	struct random r = { 5 };
+
+	assert_true(one && many && v);
+	for (unsigned t = 2; t <= THREADS; t++)
+		assert_int_equal(team_open(t, 16, &teams[t]), 0);
+	for (int equal = 0; equal < 2; equal++) {
+		for (size_t i = 0; i < LONG; i++) {
+			v[i] = random_bits(&r) % 50 ? random_normal(&r) : 0;
+			v[i] = equal && v[i] != 0 ? copysignf(4, v[i]) : v[i];
+		}
+		for (int call = 0; call < 2 * CALLS; call++) {
+			const int cut = call >= CALLS;
+			const struct span *s = cut ? spans : &all;
+			const size_t n = cut ? sizeof(spans) / sizeof(*spans) : 1;
+
+			run_call(call % CALLS, s, n, NULL, v, one);
+			assert_true(one->n > 0);
+			for (unsigned t = 2; t <= THREADS; t++) {
+				if (thinned(t, THREADS / 2))
+					continue;
+				run_call(call % CALLS, s, n, teams[t], v, many);
+				assert_int_equal(many->n, one->n);
+				assert_memory_equal(many->index, one->index,
+						    one->n * sizeof(*one->index));
+				assert_memory_equal(many->x, one->x, sizeof(one->x));
+			}
+		}
+	}
+	for (unsigned t = 2; t <= THREADS; t++)
+		team_close(&teams[t]);
+	free(one);
+	free(many);
+	free(v);
 }
 
 TEST(message__seeded_support__is_read_without_an_index_on_the_wire)

@@ -145,6 +145,16 @@ TEST(job__1_to_8_threads_and_selection_by_blocks__the_same_bits)
 	expect_the_same_bits("up=block-topk(64,4096) down=block-topk(64,4096)");
 }
 
+TEST(job__1_to_8_threads_and_selection_at_random__the_same_bits)
+{
+	expect_the_same_bits("up=random(0.01) down=variance(3) memory=none update=sgd");
+}
+
+TEST(job__1_to_8_threads_and_selection_by_level__the_same_bits)
+{
+	expect_the_same_bits("up=gaussiank(0.01) down=threshold(0.01)");
+}
+
 /* ---- values that are not finite ---------------------------------------------- */
 
 enum { FIRST_BAD = COUNT / 2 + 77 };
