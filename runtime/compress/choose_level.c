@@ -122,25 +122,64 @@ size_t choose_threshold(const struct choice *c)
 
 /* ---- gaussiank ------------------------------------------------------------- */
 
+/* Arguments and results of find_largest() and count_above(), which look at the coordinates that are
+ * not exempt. */
+struct scan {
+	const struct choice *c;
+	uint64_t first;
+	float level;
+	float largest[TEAM_PARTS];
+	uint64_t above[TEAM_PARTS];
+};
+
+static void find_largest(void *context, unsigned part, uint64_t begin, uint64_t end)
+{
+	struct scan *s = context;
+	const struct choice *c = s->c;
+	size_t span = span_after(c->spans, c->n_spans, s->first + begin);
+	float largest = 0;
+	struct span at;
+
+	while (next_piece(c, &span, s->first + begin, s->first + end, &at))
+		for (uint64_t i = at.exempt ? at.end : at.begin; i < at.end; i++)
+			largest = fabsf(c->x[i]) > largest ? fabsf(c->x[i]) : largest;
+	s->largest[part] = largest;
+}
+
 static float largest_not_exempt(const struct choice *c)
 {
+	struct scan s = { .c = c, .first = first_of(c) };
+	const unsigned parts = team_split(c->team, length_of(c), UNIT, find_largest, &s);
 	float largest = 0;
 
-	for (size_t p = 0; p < c->n_spans; p++)
-		if (!c->spans[p].exempt)
-			for (uint64_t i = c->spans[p].begin; i < c->spans[p].end; i++)
-				largest = fabsf(c->x[i]) > largest ? fabsf(c->x[i]) : largest;
+	for (unsigned p = 0; p < parts; p++)
+		largest = s.largest[p] > largest ? s.largest[p] : largest;
 	return largest;
+}
+
+static void count_above(void *context, unsigned part, uint64_t begin, uint64_t end)
+{
+	struct scan *s = context;
+	const struct choice *c = s->c;
+	const float level = s->level;
+	size_t span = span_after(c->spans, c->n_spans, s->first + begin);
+	uint64_t n = 0;
+	struct span at;
+
+	while (next_piece(c, &span, s->first + begin, s->first + end, &at))
+		for (uint64_t i = at.exempt ? at.end : at.begin; i < at.end; i++)
+			n += fabsf(c->x[i]) > level;
+	s->above[part] = n;
 }
 
 static uint64_t count_above_level(const struct choice *c, float level)
 {
+	struct scan s = { .c = c, .first = first_of(c), .level = level };
+	const unsigned parts = team_split(c->team, length_of(c), UNIT, count_above, &s);
 	uint64_t n = 0;
 
-	for (size_t p = 0; p < c->n_spans; p++)
-		if (!c->spans[p].exempt)
-			for (uint64_t i = c->spans[p].begin; i < c->spans[p].end; i++)
-				n += fabsf(c->x[i]) > level;
+	for (unsigned p = 0; p < parts; p++)
+		n += s.above[p];
 	return n;
 }
 
