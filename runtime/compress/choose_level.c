@@ -86,26 +86,41 @@ struct level_rule {
 	uint64_t ties;
 };
 
+/* Returns the least magnitude that is selected for itself, or NaN if there is none. */
+static float least_of(const struct level_rule *r, int exempt)
+{
+	if (exempt)
+		return FLT_TRUE_MIN;
+	if (r->strict && r->level == INFINITY)
+		return NAN;
+	const float level = r->strict ? nextafterf(r->level, INFINITY) : r->level;
+
+	return level <= 0 ? FLT_TRUE_MIN : level;
+}
+
 static size_t list_by_level(const struct choice *c, const void *rule, uint64_t begin, uint64_t end,
 			    uint32_t *index)
 {
-	struct level_rule r = *(const struct level_rule *)rule;
+	const struct level_rule *r = rule;
 	const float *x = c->x;
+	uint64_t ties = r->ties;
 	size_t n = 0, span = span_after(c->spans, c->n_spans, begin);
 	struct span at;
 
-	while (next_piece(c, &span, begin, end, &at))
-		for (uint64_t i = at.begin; i < at.end; i++) {
-			float a = fabsf(x[i]);
-			int take = a > 0 && (at.exempt || (r.strict ? a > r.level : a >= r.level));
+	while (next_piece(c, &span, begin, end, &at)) {
+		const float least = least_of(r, at.exempt), floor = at.exempt ? FLT_MAX : r->floor;
 
-			if (!take && r.ties && !at.exempt && a > r.floor) {
-				take = 1;
-				r.ties--;
-			}
-			if (take)
+		for (uint64_t i = at.begin; i < at.end; i++) {
+			const float a = fabsf(x[i]);
+
+			if (a >= least)
 				index[n++] = (uint32_t)i;
+			else if (ties && a > floor) {
+				index[n++] = (uint32_t)i;
+				ties--;
+			}
 		}
+	}
 	return n;
 }
 
