@@ -656,8 +656,10 @@ void link_completed(void *link, const struct ibv_wc *wc)
 		note_status(l, wc);
 	else if (wc->wr_id != QUEUES_RECEIVE)
 		sendlog_completed(l->config.log, wc->wr_id);
-	else
+	else if (wc->wc_flags & IBV_WC_WITH_IMM)
 		note_immediate(l, be32toh(wc->imm_data));
+	else
+		note_event(l, END, "it sent a message without an immediate");
 }
 
 void link_settle(struct link *l)

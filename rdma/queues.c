@@ -47,7 +47,7 @@ struct queues {
 	struct queue_sizes sizes;
 	struct event_queue *events;
 	void (*completed)(void *owner, const struct ibv_wc *wc);
-	const char *failed; /* why the device's events say that the queues no longer work */
+	const char *failed; /* why the queues no longer work, or NULL */
 	uint32_t receives_missing;
 	uint32_t receives;          /* posted, or completed and not yet posted again */
 	uint32_t most;              /* peers that may connect */
@@ -485,7 +485,13 @@ int queues_poll(struct queues *q)
 		return 0;
 	n = ibv_poll_cq(q->cq, QUEUES_AT_ONCE, wc);
 	if (n < 0) {
-		log_line(LOG_ERROR, "rdma", "verbs: ibv_poll_cq failed on %s", q->device);
+		/* The driver may have removed completions from the queue before, which are lost. */
+		if (!q->failed) {
+			q->failed =
+				"the completion queue of this rank's RDMA device cannot be read "
+				"(ibv_poll_cq)";
+			log_line(LOG_ERROR, "rdma", "verbs: ibv_poll_cq failed on %s", q->device);
+		}
 		return 0;
 	}
 	for (int i = 0; i < n; i++) {

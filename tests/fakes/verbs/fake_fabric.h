@@ -90,6 +90,7 @@ struct fake_settings {
 	enum ibv_wc_status fail_status;
 	enum ibv_wr_opcode fail_opcode;
 	uint32_t next_imm;  /* replaces the next immediate; 0: none */
+	int next_plain;     /* 1: the next message with an immediate arrives without it */
 	unsigned fail_call; /* the number of the fallible call that fails, once; 0: none */
 	/* Called with the lock held for each chain that is posted. NULL: nothing is called. */
 	void (*looks_at)(const struct ibv_qp *qp, const struct ibv_send_wr *chain);

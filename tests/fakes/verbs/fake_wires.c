@@ -423,12 +423,16 @@ static enum ibv_wc_status take_receive(struct fake_qp *target, const struct ibv_
 		srq->count--;
 		srq->in_use++;
 	}
-	complete_receive(target, (struct ibv_wc){ .opcode = IBV_WC_RECV_RDMA_WITH_IMM,
-						  .byte_len = n,
-						  .imm_data = imm,
-						  .wc_flags = IBV_WC_WITH_IMM });
+	/* Drivers leave imm_data of a plain message as it was. */
+	complete_receive(target,
+			 (struct ibv_wc){ .opcode = fake.next_plain ? IBV_WC_RECV :
+								      IBV_WC_RECV_RDMA_WITH_IMM,
+					  .byte_len = n,
+					  .imm_data = imm,
+					  .wc_flags = fake.next_plain ? 0 : IBV_WC_WITH_IMM });
 	take_in_advance(target);
 	fake.next_imm = 0;
+	fake.next_plain = 0;
 	return IBV_WC_SUCCESS;
 }
 

@@ -575,7 +575,9 @@ static void take_greetings(struct sim_rank *r)
 {
 	while (r->first && r->first->at <= now && r->first->imm) {
 		struct sim_event *e = r->first;
-		const struct ibv_wc wc = { .wr_id = QUEUES_RECEIVE, .imm_data = htobe32(e->imm) };
+		const struct ibv_wc wc = { .wr_id = QUEUES_RECEIVE,
+					   .imm_data = htobe32(e->imm),
+					   .wc_flags = IBV_WC_WITH_IMM };
 
 		r->first = e->next;
 		if (e->side->qpn && e->side->qpn == e->event.param.conn.qp_num) {

@@ -176,6 +176,49 @@ FRESH(event__queue_or_device_failed__all_links_end_with_the_reason)
 	}
 }
 
+/* Fails for the queue that was read first. */
+static int fail_look(struct ibv_cq *cq, int n, struct ibv_wc *wc)
+{
+	static struct ibv_cq *failing;
+
+	failing = failing ? failing : cq;
+	return cq == failing ? -1 : fake_poll_cq(cq, n, wc);
+}
+
+FRESH(completions__cannot_be_read__all_links_end_and_it_is_logged_once)
+{
+	const char *first;
+
+	log_configure("rdma+info");
+	open_pair(16);
+	fake_context()->ops.poll_cq = fail_look;
+	pair_poll_side(&pair, 0);
+	assert_int_equal(pair_wait(&pair, 0, EVENT_GONE, 1), 0);
+	assert_non_null(strstr(pair.events[0][0].text, "completion queue of this rank's RDMA "
+						       "device cannot be read"));
+	for (int i = 0; i < 100; i++)
+		pair_poll_side(&pair, 0);
+	fake_context()->ops.poll_cq = fake_poll_cq;
+	first = strstr(logged, "ibv_poll_cq failed on");
+	assert_non_null(first);
+	assert_null(strstr(first + 1, "ibv_poll_cq failed on"));
+	close_pair();
+}
+
+FRESH(message__without_an_immediate__its_peer_is_given_up_and_nothing_delivered)
+{
+	struct two x;
+
+	open_pair(16);
+	x = share_two();
+	fake.next_plain = 1;
+	assert_int_equal(post(0, TRANSFER_PUT_NOTIFY, x.to_inbox, x.near, 0, 100, 1), 0);
+	assert_int_equal(pair_wait(&pair, 1, EVENT_GONE, 1), 0);
+	assert_int_equal(pair_count(&pair, 1, EVENT_IMM), 0);
+	assert_non_null(strstr(pair.events[1][0].text, "a message without an immediate"));
+	close_all(&x);
+}
+
 FRESH(event__of_another_user_s_queue_or_harmless__no_link_ends)
 {
 	static const enum ibv_event_type types[] = { IBV_EVENT_CQ_ERR, IBV_EVENT_SRQ_ERR,
