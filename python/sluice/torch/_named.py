@@ -32,8 +32,8 @@ def optimizers_of(optimizer: Any, parameters: Iterable[Any], adapt: bool, what: 
                                "train the model")
         if not any(id(p) in ids for group in one.param_groups for p in group["params"]):
             raise InvalidError(f"{what}: {type(one).__name__} has no parameter of the model: pass the optimizer that trains it, "
-                               "made after fully_shard() or .to() replaced the parameters; if it trains copies of them, leave "
-                               "optimizer= out and name the recipe")
+                               "made after fully_shard() replaced the parameters; if it trains copies of them, leave optimizer= "
+                               "out and name the recipe")
         if adapt and _method_of(one) is None:
             raise InvalidError(f"{what}: adapt=True changes the momentum of SGD and the betas of Adam and AdamW, and "
                                f"{type(one).__name__} is none of these: leave it out")
