@@ -79,10 +79,10 @@ static void begin_sample(const char *sample, const struct seen_rank *r, FILE *to
 	fprintf(to, "%s{", sample);
 	print_label("slurm_job", *r->who.job ? r->who.job : "none", "", to);
 	print_label("slurm_step", r->who.step, ",", to);
-	print_label("node", r->who.node, ",", to);
-	fprintf(to, ",rank=\"%d\"", r->who.rank);
 	if (!*r->who.job)
 		fprintf(to, ",meeting=\"%016" PRIx64 "\"", r->who.meeting);
+	print_label("node", r->who.node, ",", to);
+	fprintf(to, ",rank=\"%d\"", r->who.rank);
 }
 
 static void end_sample(double value, FILE *to)

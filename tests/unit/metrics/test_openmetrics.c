@@ -197,9 +197,9 @@ TEST(text__of_two_jobs_without_slurm__tells_them_apart)
 		ranks[i].who.meeting = (uint64_t)i + 10;
 	}
 	text = print(ranks, 2);
-	has(text, "{slurm_job=\"none\",slurm_step=\"\",node=\"n1\",rank=\"0\","
-		  "meeting=\"000000000000000a\"} ");
-	has(text, "rank=\"0\",meeting=\"000000000000000b\"} ");
+	has(text, "{slurm_job=\"none\",slurm_step=\"\",meeting=\"000000000000000a\","
+		  "node=\"n1\",rank=\"0\"} ");
+	has(text, "meeting=\"000000000000000b\",node=\"n1\",rank=\"0\"} ");
 	check_format(text);
 	free(text);
 	free(ranks);
