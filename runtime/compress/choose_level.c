@@ -39,15 +39,15 @@ static void list_part(void *context, unsigned part, uint64_t begin, uint64_t end
 	p->list[part] = (struct sparse_list){ index, n };
 }
 
-static uint64_t first_of(const struct choice *c)
+static uint64_t begin_of_spans(const struct choice *c)
 {
 	return c->n_spans ? c->spans[0].begin : 0;
 }
 
 /* Returns the number of coordinates from the first of the spans to the last. */
-static uint64_t length_of(const struct choice *c)
+static uint64_t length_of_spans(const struct choice *c)
 {
-	return c->n_spans ? c->spans[c->n_spans - 1].end - first_of(c) : 0;
+	return c->n_spans ? c->spans[c->n_spans - 1].end - begin_of_spans(c) : 0;
 }
 
 /* A list begins where it would if all coordinates before its part were selected. The lists are
@@ -55,9 +55,9 @@ static uint64_t length_of(const struct choice *c)
 static size_t list_in_parts(const struct choice *c, struct team *team, list_fn *run,
 			    const void *rule)
 {
-	struct parts p = { .c = c, .run = run, .rule = rule, .first = first_of(c) };
+	struct parts p = { .c = c, .run = run, .rule = rule, .first = begin_of_spans(c) };
 
-	return sparse_join(p.list, team_split(team, length_of(c), UNIT, list_part, &p));
+	return sparse_join(p.list, team_split(team, length_of_spans(c), UNIT, list_part, &p));
 }
 
 /* Sets *piece to the part of the next span that is within begin ... end - 1, and advances *span.
@@ -87,7 +87,7 @@ struct level_rule {
 };
 
 /* Returns the least magnitude that is selected for itself, or NaN if there is none. */
-static float least_of(const struct level_rule *r, int exempt)
+static float least_selected(const struct level_rule *r, int exempt)
 {
 	if (exempt)
 		return FLT_TRUE_MIN;
@@ -108,7 +108,8 @@ static size_t list_by_level(const struct choice *c, const void *rule, uint64_t b
 	struct span at;
 
 	while (next_piece(c, &span, begin, end, &at)) {
-		const float least = least_of(r, at.exempt), floor = at.exempt ? FLT_MAX : r->floor;
+		const float least = least_selected(r, at.exempt),
+			    floor = at.exempt ? FLT_MAX : r->floor;
 
 		for (uint64_t i = at.begin; i < at.end; i++) {
 			const float a = fabsf(x[i]);
@@ -137,8 +138,8 @@ size_t choose_threshold(const struct choice *c)
 
 /* ---- gaussiank ------------------------------------------------------------- */
 
-/* Arguments and results of find_largest() and count_above(), which look at the coordinates that are
- * not exempt. */
+/* Arguments and results of largest_in_part() and count_in_part(), which look at the coordinates
+ * that are not exempt. */
 struct scan {
 	const struct choice *c;
 	uint64_t first;
@@ -147,7 +148,7 @@ struct scan {
 	uint64_t above[TEAM_PARTS];
 };
 
-static void find_largest(void *context, unsigned part, uint64_t begin, uint64_t end)
+static void largest_in_part(void *context, unsigned part, uint64_t begin, uint64_t end)
 {
 	struct scan *s = context;
 	const struct choice *c = s->c;
@@ -163,8 +164,8 @@ static void find_largest(void *context, unsigned part, uint64_t begin, uint64_t 
 
 static float largest_not_exempt(const struct choice *c)
 {
-	struct scan s = { .c = c, .first = first_of(c) };
-	const unsigned parts = team_split(c->team, length_of(c), UNIT, find_largest, &s);
+	struct scan s = { .c = c, .first = begin_of_spans(c) };
+	const unsigned parts = team_split(c->team, length_of_spans(c), UNIT, largest_in_part, &s);
 	float largest = 0;
 
 	for (unsigned p = 0; p < parts; p++)
@@ -172,7 +173,7 @@ static float largest_not_exempt(const struct choice *c)
 	return largest;
 }
 
-static void count_above(void *context, unsigned part, uint64_t begin, uint64_t end)
+static void count_in_part(void *context, unsigned part, uint64_t begin, uint64_t end)
 {
 	struct scan *s = context;
 	const struct choice *c = s->c;
@@ -189,8 +190,8 @@ static void count_above(void *context, unsigned part, uint64_t begin, uint64_t e
 
 static uint64_t count_above_level(const struct choice *c, float level)
 {
-	struct scan s = { .c = c, .first = first_of(c), .level = level };
-	const unsigned parts = team_split(c->team, length_of(c), UNIT, count_above, &s);
+	struct scan s = { .c = c, .first = begin_of_spans(c), .level = level };
+	const unsigned parts = team_split(c->team, length_of_spans(c), UNIT, count_in_part, &s);
 	uint64_t n = 0;
 
 	for (unsigned p = 0; p < parts; p++)
