@@ -280,6 +280,13 @@ CASE(every_kth_datagram_is_lost__connects_and_connects_again)
 		}
 }
 
+enum { ATTEMPT_AT = 8 + AUTH_NONCE_BYTES + AUTH_TAG_BYTES + 8 };
+
+static uint32_t attempt_of(const struct sent *proof)
+{
+	return get_le32(proof->bytes + ATTEMPT_AT);
+}
+
 static int lost;
 
 static enum fake_fate lose_first_acceptance(int number, enum frame_kind kind)
@@ -291,16 +298,23 @@ static enum fake_fate lose_first_acceptance(int number, enum frame_kind kind)
 CASE(acceptance_is_lost__proof_and_acceptance_are_repeated_and_no_queue_pair_is_made_for_it)
 {
 	int made;
+	struct two x;
 
 	open_pair(DEPTH);
 	made = fake_counts.qps_made;
 	close_pair();
-	new_fabric();
-	lost = 0;
-	fate = lose_first_acceptance;
-	struct two x = open_two(DEPTH);
-
-	check_works(&x, 0);
+	/* On a machine that stands still meanwhile, the first attempt ends, and another one begins.
+	 */
+	for (int tries = 0; tries < 5; tries++) {
+		new_fabric();
+		lost = 0;
+		fate = lose_first_acceptance;
+		x = open_two(DEPTH);
+		check_works(&x, 0);
+		if (attempt_of(find_sent(FRAME_PROOF, n_of(FRAME_PROOF) - 1)) == 1)
+			break;
+		close_all(&x);
+	}
 	assert_int_equal(n_of(FRAME_ACCEPT), 2);
 	assert_int_equal(n_of(FRAME_PROOF), 2);
 	assert_memory_equal(find_sent(FRAME_PROOF, 0), find_sent(FRAME_PROOF, 1), sizeof(sent[0]));
@@ -308,13 +322,6 @@ CASE(acceptance_is_lost__proof_and_acceptance_are_repeated_and_no_queue_pair_is_
 			    sizeof(sent[0]));
 	assert_int_equal(fake_counts.qps_made, made);
 	close_all(&x);
-}
-
-enum { ATTEMPT_AT = 8 + AUTH_NONCE_BYTES + AUTH_TAG_BYTES + 8 };
-
-static uint32_t attempt_of(const struct sent *proof)
-{
-	return get_le32(proof->bytes + ATTEMPT_AT);
 }
 
 static enum fake_fate lose_acceptances_of_the_first_attempt(int number, enum frame_kind kind)
