@@ -288,6 +288,7 @@ def refuses(job):
     refused(lambda: compress("adamw", scaler=True), "scaler=True, must be the GradScaler")
     refused(lambda: sluice.torch.Optimizer(model, inner=adagrad(), job=job), "Sluice knows none for Adagrad")
     refused(lambda: sluice.torch.Optimizer(model, inner=5, job=job), "inner=5, must be a torch optimizer")
+    refused(lambda: sluice.torch.Optimizer(model, inner=adamw(network()), job=job), "is not a parameter of inner")
     refused(lambda: sluice.torch.Optimizer(model, SPARSE, lr=0.1, adapt=True, job=job), "without inner= the shards make the step")
     refused(lambda: compress("adamv"), "adamw")
     several = torch.optim.SGD([{"params": model[0].parameters(), "momentum": 0.5}, {"params": model[2].parameters()}],

@@ -159,14 +159,14 @@ class Optimizer(NotPickled, torch.optim.Optimizer):
             recipe = with_clip(recipe, clip, "sluice.torch.Optimizer")
         rules = None if inner is not None else self._rules(recipe, lr, steps_per_epoch)
         if inner is not None:
-            optimizers = optimizers_of(inner, parameters, adapt, "sluice.torch.Optimizer")
-            recipe = with_update_none(chosen(recipe, optimizers, adapt, self.job, "sluice.torch.Optimizer"),
-                                      "sluice.torch.Optimizer with inner=", clip)
             known = {id(p) for group in inner.param_groups for p in group["params"]}
             for name, p in zip(self.layout.names, parameters):
                 if id(p) not in known:
                     raise InvalidError(f"{name} is not a parameter of inner: it would get gradients and "
                                        "never change. Give both the same parameters")
+            optimizers = optimizers_of(inner, parameters, adapt, "sluice.torch.Optimizer")
+            recipe = with_update_none(chosen(recipe, optimizers, adapt, self.job, "sluice.torch.Optimizer"),
+                                      "sluice.torch.Optimizer with inner=", clip)
         self.layout.check_known(self._everything())
         self._grad = torch.zeros(self.layout.count, dtype=dtype, device=device)
         # The library writes a mean of 16 bits in place of the gradient. In GPU memory it would be copied
