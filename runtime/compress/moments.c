@@ -167,14 +167,14 @@ static void gather_tile(const float *x, uint64_t begin, const struct span *spans
 	}
 }
 
-/* Arguments and results of sum_tiles(). The stack has room for the sums of a group. */
+/* Arguments and results of sum_tiles(). */
 struct tiles {
 	struct moment_terms terms;
 	const float *x;
 	const struct span *spans;
 	size_t n_spans;
 	uint64_t first; /* coordinate of the first tile */
-	struct tile_sums of_tile[MOMENT_GROUP];
+	struct tile_sums *of_tile;
 };
 
 static void sum_tiles(void *context, unsigned part, uint64_t begin, uint64_t end)
@@ -202,7 +202,10 @@ struct moments moments_of(struct team *team, struct moment_terms terms, const fl
 {
 	const uint64_t end = n_spans ? spans[n_spans - 1].end : 0;
 	const uint64_t most = (uint64_t)MOMENT_GROUP * MOMENT_TILE;
-	struct tiles t = { .terms = terms, .x = x, .spans = spans, .n_spans = n_spans };
+	struct tile_sums of_tile[MOMENT_GROUP];
+	struct tiles t = {
+		.terms = terms, .x = x, .spans = spans, .n_spans = n_spans, .of_tile = of_tile
+	};
 	struct moment_sum s = { .tiles = 0 };
 	struct moments m;
 
@@ -210,7 +213,7 @@ struct moments moments_of(struct team *team, struct moment_terms terms, const fl
 		n = end - t.first < most ? end - t.first : most;
 		team_split(team, n, MOMENT_TILE, sum_tiles, &t);
 		for (uint64_t i = 0; i < n; i += MOMENT_TILE)
-			join_tile(&s, t.of_tile[i / MOMENT_TILE]);
+			join_tile(&s, of_tile[i / MOMENT_TILE]);
 	}
 	m = moments_end(&s);
 	for (size_t p = 0; p < n_spans; p++)
