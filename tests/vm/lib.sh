@@ -60,8 +60,8 @@ job_ok() {
 	job "$@" || { local status=$?; show "$1"; fail "job $1 ended with status $status"; }
 }
 
-# simulated NAME RANKS OPTION...: trains with simulated ranks, in one process and without a transport. Its output has
-# the names of that of a job. The bits of real ranks over shared memory are compared with these in tests/cluster.
+# simulated NAME RANKS OPTION...: trains with simulated ranks, in one process and without a transport. Its output
+# files are named like those of a job. tests/cluster compares these ranks with real ones over shared memory.
 simulated() {
 	local name=$1 ranks=$2
 	shift 2

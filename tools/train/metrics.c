@@ -105,9 +105,7 @@ int metrics_open(struct metrics *metrics, const char *path, int append, struct c
 
 	if (regular && fd >= 0 && continue_file(metrics, fd)) {
 		complain(complaint,
-			 "%s does not end with a line of metrics that can be continued: name "
-			 "another "
-			 "file with --metrics",
+			 "%s does not end with a line of metrics: name another file with --metrics",
 			 path);
 		close(fd);
 		return -1;

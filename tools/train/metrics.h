@@ -55,7 +55,7 @@ struct metrics_step {
 };
 
 /* Opens the file before the training begins. append: keeps its lines, and continues their totals
- * and time. Refuses a file whose last line is none of these. */
+ * and time. Refuses a file that does not end with such a line. */
 int metrics_open(struct metrics *metrics, const char *path, int append,
 		 struct complaint *complaint);
 

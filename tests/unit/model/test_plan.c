@@ -322,7 +322,7 @@ TEST(plan__any_recipe_and_path__is_taken_or_has_its_reason)
 
 	/* Steps 1 to 6 include a reset, an anchor and a warm-up. */
 	for (size_t i = 0; i < (RECIPES + n_methods) * 6 * 4; i++) {
-		if (thinned(i, 5)) /* all steps and types, with other recipes each */
+		if (thinned(i, 5)) /* all steps and types remain */
 			continue;
 		const char *text = recipe_number(i / 24);
 		const uint64_t step = 1 + i / 4 % 6;

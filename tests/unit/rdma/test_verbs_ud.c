@@ -303,8 +303,7 @@ CASE(acceptance_is_lost__proof_and_acceptance_are_repeated_and_no_queue_pair_is_
 	open_pair(DEPTH);
 	made = fake_counts.qps_made;
 	close_pair();
-	/* On a machine that stands still meanwhile, the first attempt ends, and another one begins.
-	 */
+	/* If the machine stands still meanwhile, the first attempt ends and another one begins. */
 	for (int tries = 0; tries < 5; tries++) {
 		new_fabric();
 		lost = 0;
